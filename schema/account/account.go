@@ -1,0 +1,81 @@
+// Package account holds who may use the service: accounts with their plan, their
+// users, and the API keys of their agents. Store writes them; Directory keeps
+// the keys in memory for ingest, which has to decide about every request even
+// while the database is away.
+package account
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// ErrNotFound is returned for an id that names nothing in the account.
+var ErrNotFound = errors.New("not found")
+
+// Plan says how many events a minute an account may send.
+type Plan string
+
+// The plans.
+const (
+	Free       Plan = "free"
+	Pro        Plan = "pro"
+	Enterprise Plan = "enterprise"
+)
+
+// Account is a customer: everything that is stored belongs to one.
+type Account struct {
+	ID        schema.ID
+	Name      string
+	Plan      Plan
+	CreatedAt time.Time
+}
+
+// DB is what Store needs of pgx: a pool, a connection or a transaction.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Store reads and writes accounts, users and API keys.
+type Store struct {
+	db  DB
+	now func() time.Time
+}
+
+// NewStore returns a Store on db, which the caller owns. now tells the time.
+func NewStore(db DB, now func() time.Time) *Store { return &Store{db: db, now: now} }
+
+const insertAccount = `
+INSERT INTO accounts (id, name, plan, created_at) VALUES ($1, $2, $3, $4)`
+
+// CreateAccount makes an account.
+func (s *Store) CreateAccount(ctx context.Context, name string, plan Plan) (Account, error) {
+	now := s.now().UTC().Truncate(time.Microsecond)
+	a := Account{ID: schema.NewID(now), Name: name, Plan: plan, CreatedAt: now}
+	if _, err := s.db.Exec(ctx, insertAccount, a.ID, a.Name, a.Plan, a.CreatedAt); err != nil {
+		return Account{}, fmt.Errorf("create account: %w", err)
+	}
+	return a, nil
+}
+
+const selectAccounts = `
+SELECT id, name, plan, created_at FROM accounts ORDER BY created_at, id`
+
+// Accounts lists all accounts, oldest first.
+func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
+	// Query reports its error through CollectRows.
+	rows, _ := s.db.Query(ctx, selectAccounts)
+	accounts, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Account])
+	if err != nil {
+		return nil, fmt.Errorf("list accounts: %w", err)
+	}
+	return accounts, nil
+}

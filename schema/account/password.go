@@ -1,0 +1,153 @@
+package account
+
+import (
+	"context"
+	"crypto/rand"
+	"crypto/subtle"
+	"encoding/base64"
+	"errors"
+	"fmt"
+	"strings"
+	"unicode/utf8"
+
+	"golang.org/x/crypto/argon2"
+)
+
+// The cost of one password hash: 19 MiB of memory, two passes, one thread.
+const (
+	argonMemoryKiB = 19 * 1024
+	argonPasses    = 2
+	argonThreads   = 1
+	argonSaltBytes = 16
+	argonHashBytes = 32
+)
+
+// Bounds of what a stored hash may ask for, so that a damaged row cannot take
+// the process's memory or time.
+const (
+	maxArgonMemoryKiB = 256 * 1024
+	maxArgonPasses    = 16
+)
+
+// MinPasswordLength and MaxPasswordLength bound a password, in characters.
+const (
+	MinPasswordLength = 10
+	MaxPasswordLength = 200
+)
+
+// ErrBadHash is returned for a stored text that is not an argon2id hash.
+var ErrBadHash = errors.New("not an argon2id hash")
+
+// PasswordFault returns what is wrong with a new password, or "".
+func PasswordFault(password string) string {
+	n := utf8.RuneCountInString(password)
+	switch {
+	case !utf8.ValidString(password):
+		return "must be valid UTF-8"
+	case n < MinPasswordLength:
+		return fmt.Sprintf("must have at least %d characters", MinPasswordLength)
+	case n > MaxPasswordLength:
+		return fmt.Sprintf("must have at most %d characters", MaxPasswordLength)
+	}
+	return ""
+}
+
+// Hasher hashes and checks passwords with argon2id. It bounds how many run at
+// once, because each takes 19 MiB and some 15 ms of one processor. It is safe for
+// concurrent use.
+type Hasher struct {
+	slots chan struct{}
+	decoy string
+}
+
+// NewHasher returns a Hasher that runs at most concurrent hashings at once; the
+// rest wait their turn. Less than one stands for one.
+func NewHasher(concurrent int) *Hasher {
+	h := &Hasher{slots: make(chan struct{}, max(1, concurrent))}
+	salt, sum := make([]byte, argonSaltBytes), make([]byte, argonHashBytes)
+	// rand.Read never fails: since Go 1.24 it ends the program instead. A random
+	// sum is the hash of no password that anybody knows.
+	_, _ = rand.Read(salt)
+	_, _ = rand.Read(sum)
+	h.decoy = encodePHC(argonParams{memoryKiB: argonMemoryKiB, passes: argonPasses, threads: argonThreads}, salt, sum)
+	return h
+}
+
+// Hash returns the PHC string of a password with a new salt. The error is that
+// of ctx, which may end while waiting for a turn.
+func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
+	if err := h.enter(ctx); err != nil {
+		return "", err
+	}
+	defer h.leave()
+	salt := make([]byte, argonSaltBytes)
+	_, _ = rand.Read(salt)
+	sum := argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonThreads, argonHashBytes)
+	return encodePHC(argonParams{memoryKiB: argonMemoryKiB, passes: argonPasses, threads: argonThreads}, salt, sum), nil
+}
+
+// Check reports whether password belongs to the PHC string phc. It returns
+// ErrBadHash for any other text, or the error of ctx.
+func (h *Hasher) Check(ctx context.Context, phc, password string) (bool, error) {
+	params, salt, want, err := decodePHC(phc)
+	if err != nil {
+		return false, err
+	}
+	if err := h.enter(ctx); err != nil {
+		return false, err
+	}
+	defer h.leave()
+	got := argon2.IDKey([]byte(password), salt, params.passes, params.memoryKiB, params.threads, uint32(len(want)))
+	return subtle.ConstantTimeCompare(got, want) == 1, nil
+}
+
+// CheckNone takes as long as Check and is always false. It is called for an
+// address that no user has, so that the time tells nobody which ones exist.
+func (h *Hasher) CheckNone(ctx context.Context, password string) error {
+	_, err := h.Check(ctx, h.decoy, password)
+	return err
+}
+
+func (h *Hasher) enter(ctx context.Context) error {
+	select {
+	case h.slots <- struct{}{}:
+		return nil
+	case <-ctx.Done():
+		return fmt.Errorf("wait to hash a password: %w", ctx.Err())
+	}
+}
+
+func (h *Hasher) leave() { <-h.slots }
+
+type argonParams struct {
+	memoryKiB, passes uint32
+	threads           uint8
+}
+
+// encodePHC writes the string format of the password hashing competition.
+func encodePHC(p argonParams, salt, sum []byte) string {
+	return fmt.Sprintf("$argon2id$v=%d$m=%d,t=%d,p=%d$%s$%s", argon2.Version, p.memoryKiB, p.passes, p.threads,
+		base64.RawStdEncoding.EncodeToString(salt), base64.RawStdEncoding.EncodeToString(sum))
+}
+
+func decodePHC(phc string) (p argonParams, salt, sum []byte, err error) {
+	parts := strings.Split(phc, "$")
+	if len(parts) != 6 || parts[0] != "" || parts[1] != "argon2id" || parts[2] != fmt.Sprintf("v=%d", argon2.Version) {
+		return p, nil, nil, ErrBadHash
+	}
+	if _, err := fmt.Sscanf(parts[3], "m=%d,t=%d,p=%d", &p.memoryKiB, &p.passes, &p.threads); err != nil {
+		return p, nil, nil, ErrBadHash
+	}
+	if p.memoryKiB == 0 || p.memoryKiB > maxArgonMemoryKiB || p.passes == 0 || p.passes > maxArgonPasses || p.threads == 0 {
+		return p, nil, nil, ErrBadHash
+	}
+	salt, err = base64.RawStdEncoding.Strict().DecodeString(parts[4])
+	if err != nil || len(salt) < 8 {
+		return p, nil, nil, ErrBadHash
+	}
+	sum, err = base64.RawStdEncoding.Strict().DecodeString(parts[5])
+	if err != nil || len(sum) < 16 {
+		return p, nil, nil, ErrBadHash
+	}
+	return p, salt, sum, nil
+}
