@@ -1,0 +1,58 @@
+package migrations
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// catchUpTimeout bounds the wait for policies that are refreshing.
+const catchUpTimeout = time.Minute
+
+// catchUp materialises what a database that was down, or did not run its jobs, for longer than the refresh window has left
+// above the watermarks. No policy reaches back to it, and the next refresh would raise the watermark over it: it would be in
+// no answer any more.
+func catchUp(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
+	deadline := time.Now().Add(catchUpTimeout)
+	poll := time.NewTicker(lockPoll)
+	defer poll.Stop()
+	for {
+		err := catchUpOnce(ctx, conn)
+		if !hasCode(err, lockNotAvailable) {
+			return err
+		}
+		if time.Now().After(deadline) {
+			log.WarnContext(ctx, "aggregates not caught up, a policy is refreshing them: migrate again later", "error", err)
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return fmt.Errorf("catch up with the events: %w", errors.Join(ctx.Err(), err))
+		case <-poll.C:
+		}
+	}
+}
+
+func catchUpOnce(ctx context.Context, conn *pgx.Conn) error {
+	h, err := readHorizon(ctx, conn, time.Now())
+	if err != nil {
+		return err
+	}
+	for _, l := range levels() {
+		mark, err := l.watermark(ctx, conn)
+		if err != nil {
+			return err
+		}
+		if !mark.Before(h.oldest) {
+			continue
+		}
+		if err := l.refresh(ctx, conn, []span{{mark, h.newest}}, h); err != nil {
+			return err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,93 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// level is one of the usage relations.
+type level struct {
+	view  string
+	width time.Duration
+	raw   bool // made from the events themselves, which may have been dropped
+}
+
+// levels returns the usage relations, each before the one that is made from it.
+func levels() []level {
+	return []level{
+		{view: "usage_15m", width: 15 * time.Minute, raw: true},
+		{view: "usage_hourly", width: time.Hour},
+		{view: "usage_daily", width: day},
+	}
+}
+
+// horizon is what a refresh has to keep to.
+type horizon struct {
+	// newest is the end of the youngest bucket that may be materialised.
+	newest time.Time
+	// oldest is the start of the refresh window; what arrives for buckets before it changes no sum any more.
+	oldest time.Time
+	// raw is the time from which raw events are certain to be all there.
+	raw time.Time
+}
+
+// The database's clock alone says what is young, because it is the clock of the policies: a note may go without a refresh
+// only when no policy can have materialised its bucket. What is old is old by either clock. greatest passes over nulls.
+const selectHorizon = `
+select now() - $2::interval,
+       greatest('epoch', raw_dropped_before, greatest($1, now()) - refresh_window),
+       greatest('epoch', raw_dropped_before, greatest($1, now()) - raw_retention)
+from schema_settings`
+
+func readHorizon(ctx context.Context, conn *pgx.Conn, now time.Time) (horizon, error) {
+	var h horizon
+	err := conn.QueryRow(ctx, selectHorizon, now, MaterializedAfter).Scan(&h.newest, &h.oldest, &h.raw)
+	if err != nil {
+		return horizon{}, fmt.Errorf("read the horizons: %w", err)
+	}
+	return h, nil
+}
+
+const selectWatermark = `
+select greatest('epoch', _timescaledb_functions.to_timestamp(_timescaledb_functions.cagg_watermark(mat_hypertable_id)))
+from _timescaledb_catalog.continuous_agg
+where user_view_schema = 'public' and user_view_name = $1`
+
+// watermark returns the time below which the level answers with what is materialised, and above which with what is there.
+func (l level) watermark(ctx context.Context, conn *pgx.Conn) (time.Time, error) {
+	var t time.Time
+	if err := conn.QueryRow(ctx, selectWatermark, l.view).Scan(&t); err != nil {
+		return time.Time{}, fmt.Errorf("read the watermark of %s: %w", l.view, err)
+	}
+	return t, nil
+}
+
+// By force, because what arrived late just as the policy moved on may be in no log of what to refresh.
+const refreshView = `call refresh_continuous_aggregate($1::regclass, $2::timestamptz, $3::timestamptz, force => true)`
+
+// refresh materialises the spans as far as they may be. Those above the watermark are widened down to it: the watermark
+// rises with them, and what it passed over would be in no answer.
+func (l level) refresh(ctx context.Context, conn *pgx.Conn, spans []span, h horizon) error {
+	mark, err := l.watermark(ctx, conn)
+	if err != nil {
+		return err
+	}
+	var floor time.Time
+	if l.raw {
+		floor = h.raw.Add(l.width - 1).Truncate(l.width)
+	}
+	for _, s := range fill(spans, mark) {
+		s.from = later(s.from, floor)
+		s.to = earlier(s.to, h.newest.Truncate(l.width))
+		if !s.from.Before(s.to) {
+			continue
+		}
+		if _, err := conn.Exec(ctx, refreshView, l.view, s.from, s.to); err != nil {
+			return fmt.Errorf("refresh %s from %v to %v: %w", l.view, s.from, s.to, err)
+		}
+	}
+	return nil
+}

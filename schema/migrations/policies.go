@@ -1,0 +1,118 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// applyPolicies gives the jobs of TimescaleDB their times.
+func applyPolicies(ctx context.Context, tx pgx.Tx, opt Options) error {
+	for _, p := range refreshPolicies() {
+		if err := p.apply(ctx, tx, opt.RefreshWindow); err != nil {
+			return err
+		}
+	}
+	if err := applyColumnstore(ctx, tx, opt.CompressAfter); err != nil {
+		return err
+	}
+	return applyRetention(ctx, tx, opt.RawRetention)
+}
+
+// refreshPolicy is when one usage relation is materialised.
+type refreshPolicy struct {
+	view  string
+	every time.Duration
+	after time.Duration // the full hour, so that a child comes before its parent
+}
+
+func refreshPolicies() []refreshPolicy {
+	return []refreshPolicy{
+		{view: "usage_15m", every: 15 * time.Minute, after: 15 * time.Second},
+		{view: "usage_hourly", every: time.Hour, after: 16 * time.Minute},
+		{view: "usage_daily", every: time.Hour, after: 17 * time.Minute},
+	}
+}
+
+const hasRefreshPolicy = `
+select exists (
+    select from timescaledb_information.jobs
+    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_name = $1 and schedule_interval = $2
+      and (config ->> 'start_offset')::interval = $3 and (config ->> 'end_offset')::interval = $4
+      and config ->> 'buckets_per_batch' = '0')`
+
+const removeRefreshPolicy = `select remove_continuous_aggregate_policy($1::regclass, if_exists => true)`
+
+// One batch, all or nothing: batches would run the newest first, and what lies between two of them would be in no answer
+// meanwhile, being below the watermark and not materialised yet.
+const addRefreshPolicy = `
+select alter_job(
+    add_continuous_aggregate_policy($1::regclass, start_offset => $3::interval, end_offset => $4::interval,
+        schedule_interval => $2::interval, initial_start => date_trunc('hour', now()) + $5::interval, buckets_per_batch => 0),
+    retry_period => interval '30 seconds')`
+
+func (p refreshPolicy) apply(ctx context.Context, tx pgx.Tx, window time.Duration) error {
+	return ensurePolicy(ctx, tx, "refresh policy of "+p.view,
+		statement{hasRefreshPolicy, []any{p.view, p.every, window, MaterializedAfter}},
+		statement{removeRefreshPolicy, []any{p.view}},
+		statement{addRefreshPolicy, []any{p.view, p.every, window, MaterializedAfter, p.after}})
+}
+
+const hasColumnstorePolicy = `
+select exists (
+    select from timescaledb_information.jobs
+    where proc_name = 'policy_compression' and hypertable_name = 'events' and (config ->> 'compress_after')::interval = $1)`
+
+const removeColumnstorePolicy = `call remove_columnstore_policy('events', if_exists => true)`
+
+const addColumnstorePolicy = `call add_columnstore_policy('events', after => $1::interval)`
+
+func applyColumnstore(ctx context.Context, tx pgx.Tx, after time.Duration) error {
+	return ensurePolicy(ctx, tx, "columnstore policy",
+		statement{hasColumnstorePolicy, []any{after}},
+		statement{removeColumnstorePolicy, nil},
+		statement{addColumnstorePolicy, []any{after}})
+}
+
+const hasRetentionPolicy = `
+select coalesce((
+    select (config ->> 'drop_after')::interval from timescaledb_information.jobs
+    where proc_name = 'policy_retention' and hypertable_name = 'events'), '0') = $1`
+
+const removeRetentionPolicy = `select remove_retention_policy('events', if_exists => true)`
+
+const addRetentionPolicy = `select add_retention_policy('events', drop_after => $1::interval) where $1::interval > '0'`
+
+// applyRetention has the raw events dropped at the age of keep, or never when it is zero.
+func applyRetention(ctx context.Context, tx pgx.Tx, keep time.Duration) error {
+	return ensurePolicy(ctx, tx, "retention policy",
+		statement{hasRetentionPolicy, []any{keep}},
+		statement{removeRetentionPolicy, nil},
+		statement{addRetentionPolicy, []any{keep}})
+}
+
+type statement struct {
+	sql  string
+	args []any
+}
+
+// ensurePolicy makes a policy anew unless it is as it should be: a new one starts its job at once and forgets how the
+// runs before went.
+func ensurePolicy(ctx context.Context, tx pgx.Tx, what string, has, remove, add statement) error {
+	var right bool
+	if err := tx.QueryRow(ctx, has.sql, has.args...).Scan(&right); err != nil {
+		return fmt.Errorf("look for the %s: %w", what, err)
+	}
+	if right {
+		return nil
+	}
+	if _, err := tx.Exec(ctx, remove.sql, remove.args...); err != nil {
+		return fmt.Errorf("remove the %s: %w", what, err)
+	}
+	if _, err := tx.Exec(ctx, add.sql, add.args...); err != nil {
+		return fmt.Errorf("add the %s: %w", what, err)
+	}
+	return nil
+}

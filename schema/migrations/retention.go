@@ -1,0 +1,40 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+const selectExpired = `
+select edition, coalesce($1 - raw_retention, '-infinity') > '-infinity', greatest('epoch', $1 - raw_retention)
+from schema_settings`
+
+const dropChunks = `select drop_chunks('events', older_than => $1::timestamptz)`
+
+const deleteEvents = `delete from events where ts < $1`
+
+// DropExpired drops the raw events that are past their retention where no policy does it: whole chunks in the apache
+// edition, rows in the plain one. It is meant to be called daily or so, and returns the number of chunks or rows.
+func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error) {
+	var edition Edition
+	var expire bool
+	var before time.Time
+	if err := conn.QueryRow(ctx, selectExpired, now).Scan(&edition, &expire, &before); err != nil {
+		return 0, fmt.Errorf("read the retention: %w", err)
+	}
+	if !expire || edition == Community {
+		return 0, nil
+	}
+	drop := dropChunks
+	if edition == Plain {
+		drop = deleteEvents
+	}
+	tag, err := conn.Exec(ctx, drop, before)
+	if err != nil {
+		return 0, fmt.Errorf("drop events before %v: %w", before, err)
+	}
+	return int(tag.RowsAffected()), nil
+}
