@@ -1,0 +1,78 @@
+package ingest
+
+import (
+	"bytes"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync"
+
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
+
+// maxPooledBuffer keeps one large body from holding memory for ever.
+const maxPooledBuffer = 64 << 10
+
+// readBody returns the body, decompressed, in a buffer that the caller gives
+// back with releaseBody once nothing refers to its bytes.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffer, error) {
+	// The compressed body may not be larger than the limit either.
+	var src io.Reader = http.MaxBytesReader(w, r.Body, limit)
+	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	case "", "identity":
+	case "gzip":
+		zr, err := gzip.NewReader(src)
+		if err != nil {
+			return nil, bodyError(err, limit)
+		}
+		// One byte more than allowed tells a full body from one that is too long.
+		src = io.LimitReader(zr, limit+1)
+	default:
+		return nil, problem.New(problem.UnsupportedMediaType, "Content-Encoding must be gzip or left out.")
+	}
+	buf := buffers.Get().(*bytes.Buffer)
+	buf.Reset()
+	_, err := buf.ReadFrom(src)
+	if err == nil && int64(buf.Len()) > limit {
+		err = &http.MaxBytesError{Limit: limit}
+	}
+	if err != nil {
+		releaseBody(buf)
+		return nil, bodyError(err, limit)
+	}
+	return buf, nil
+}
+
+func releaseBody(buf *bytes.Buffer) {
+	if buf.Cap() <= maxPooledBuffer {
+		buffers.Put(buf)
+	}
+}
+
+// bodyError says what is wrong with a body that could not be read.
+func bodyError(err error, limit int64) error {
+	if errors.As(err, new(*http.MaxBytesError)) {
+		return problem.New(problem.TooLarge, fmt.Sprintf("The body may have at most %d bytes after decompression.", limit))
+	}
+	return problem.New(problem.Invalid, "The body could not be read whole. Check its length and its Content-Encoding.")
+}
+
+// checkJSON refuses a body that is declared as something other than JSON. A
+// request without Content-Type is taken as JSON.
+func checkJSON(r *http.Request) error {
+	value := r.Header.Get("Content-Type")
+	if value == "" || value == "application/json" {
+		return nil
+	}
+	mediaType, _, _ := strings.Cut(value, ";")
+	mediaType = strings.ToLower(strings.TrimSpace(mediaType))
+	if mediaType == "application/json" || strings.HasPrefix(mediaType, "application/") && strings.HasSuffix(mediaType, "+json") {
+		return nil
+	}
+	return problem.New(problem.UnsupportedMediaType, "Send the event as JSON with Content-Type: application/json.")
+}

@@ -1,0 +1,40 @@
+package ingest
+
+import (
+	"errors"
+	"time"
+)
+
+// Config bounds what ingest takes and how long it waits.
+type Config struct {
+	// MaxBodyBytes is the largest body of one event after decompression.
+	MaxBodyBytes int64 `name:"max-body-bytes" default:"262144" help:"Largest body of one event, in bytes, after decompression."`
+	// MaxBatchBytes is the same for a batch.
+	MaxBatchBytes int64 `name:"max-batch-bytes" default:"4194304" help:"Largest body of a batch of events, in bytes, after decompression."`
+	// ProduceTimeout is how long a request waits for Kafka before it is answered
+	// 500, which means that nobody knows whether the event was recorded.
+	ProduceTimeout time.Duration `name:"produce-timeout" default:"5s" help:"How long a request waits for Kafka to acknowledge before it is answered 500."`
+	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
+	// stays bounded while Kafka is away. More are answered 500 at once.
+	MaxBufferedBytes int64 `name:"max-buffered-bytes" default:"67108864" help:"Most bytes of events that may wait for Kafka at once."`
+}
+
+// DefaultConfig returns the defaults that the flags have.
+func DefaultConfig() Config {
+	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20}
+}
+
+// Validate returns an error that names the flag to mend.
+func (c Config) Validate() error {
+	switch {
+	case c.MaxBodyBytes < 1024:
+		return errors.New("--max-body-bytes must be at least 1024")
+	case c.MaxBatchBytes < c.MaxBodyBytes:
+		return errors.New("--max-batch-bytes must be at least --max-body-bytes")
+	case c.ProduceTimeout < 100*time.Millisecond:
+		return errors.New("--produce-timeout must be at least 100ms")
+	case c.MaxBufferedBytes < c.MaxBatchBytes:
+		return errors.New("--max-buffered-bytes must be at least --max-batch-bytes")
+	}
+	return nil
+}

@@ -1,0 +1,151 @@
+package ingest
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/wire"
+)
+
+// testKeys is a directory of API keys without a database.
+type testKeys map[account.Hash]account.Credential
+
+func (k testKeys) Lookup(_ context.Context, h account.Hash) (account.Credential, bool, error) {
+	c, ok := k[h]
+	return c, ok, nil
+}
+
+func (testKeys) Ready() error       { return nil }
+func (testKeys) Age() time.Duration { return 0 }
+func (k testKeys) Size() int        { return len(k) }
+
+// fixture is an ingest server with a broker and one API key.
+type fixture struct {
+	server   *httptest.Server
+	ingest   *Server
+	cluster  *kfake.Cluster
+	registry *prometheus.Registry
+	secret   string
+	account  schema.ID
+}
+
+func newFixture(t testing.TB, change func(*Config)) *fixture {
+	t.Helper()
+	f := &fixture{
+		cluster:  schematest.FakeKafka(t, kfake.SeedTopics(2, wire.EventsTopic)),
+		registry: prometheus.NewRegistry(), secret: account.NewSecret(), account: schema.NewID(time.Now()),
+	}
+	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(f.cluster.ListenAddrs()...))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	hash, _ := account.ParseSecret(f.secret)
+	cfg := DefaultConfig()
+	if change != nil {
+		change(&cfg)
+	}
+	if err := cfg.Validate(); err != nil {
+		t.Fatal(err)
+	}
+	f.ingest = New(cfg, Deps{
+		Keys:   testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
+		Prices: price.Default, Kafka: client, Topic: wire.EventsTopic,
+		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	f.server = httptest.NewServer(f.ingest.Handler())
+	t.Cleanup(f.server.Close)
+	return f
+}
+
+// answer is an answer with its body parsed.
+type answer struct {
+	status int
+	header http.Header
+	body   map[string]any
+}
+
+func (f *fixture) post(t testing.TB, path, body string, headers ...string) answer {
+	t.Helper()
+	return f.do(t, http.MethodPost, path, []byte(body), append([]string{
+		"Authorization", "Bearer " + f.secret, "Content-Type", "application/json",
+	}, headers...)...)
+}
+
+// do sends a request with headers given as pairs; an empty value takes one away.
+func (f *fixture) do(t testing.TB, method, path string, body []byte, headers ...string) answer {
+	t.Helper()
+	req, err := http.NewRequestWithContext(t.Context(), method, f.server.URL+path, bytes.NewReader(body))
+	if err != nil {
+		t.Fatal(err)
+	}
+	for i := 0; i < len(headers); i += 2 {
+		if headers[i+1] == "" {
+			req.Header.Del(headers[i])
+			continue
+		}
+		req.Header.Set(headers[i], headers[i+1])
+	}
+	resp, err := f.server.Client().Do(req)
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close() //nolint:errcheck // The body was read whole.
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := answer{status: resp.StatusCode, header: resp.Header}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&r.body); err != nil {
+		t.Fatalf("the answer %q is not JSON: %v", text, err)
+	}
+	return r
+}
+
+// events returns the n events that the topic holds.
+func (f *fixture) events(t testing.TB, n int) []schema.Event {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.cluster.ListenAddrs()...),
+		kgo.ConsumeTopics(wire.EventsTopic), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	var events []schema.Event
+	for len(events) < n {
+		fetches := client.PollFetches(ctx)
+		if err := ctx.Err(); err != nil {
+			t.Fatalf("%d of %d events: %v", len(events), n, err)
+		}
+		fetches.EachRecord(func(r *kgo.Record) {
+			var e schema.Event
+			if err := wire.Decode(r.Value, &e); err != nil {
+				t.Fatal(err)
+			}
+			if want := wire.AppendKey(nil, &e); !bytes.Equal(r.Key, want) {
+				t.Errorf("record key = %q, want %q", r.Key, want)
+			}
+			events = append(events, e)
+		})
+	}
+	return events
+}

@@ -1,0 +1,88 @@
+package ingest
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// metrics are made once per Server. Every label has a closed set of values.
+type metrics struct {
+	factory         promauto.Factory
+	requests        *prometheus.CounterVec
+	accepted        prometheus.Counter
+	acceptedBy      *prometheus.CounterVec
+	refused         *prometheus.CounterVec
+	produceDuration prometheus.Histogram
+	produceErrors   *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	m := &metrics{
+		factory: f,
+		requests: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_ingest_requests_total",
+			Help: "Requests answered, by route and HTTP status.",
+		}, []string{"route", "code"}),
+		accepted: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_ingest_events_accepted_total",
+			Help: "Events that Kafka has acknowledged and that were answered 200.",
+		}),
+		acceptedBy: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_ingest_events_accepted_by_source_total",
+			Help: "Accepted events by where their cost comes from.",
+		}, []string{"cost_source"}),
+		refused: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_ingest_events_refused_total",
+			Help: "Events that were not recorded, or not surely, by error code.",
+		}, []string{"reason"}),
+		produceDuration: f.NewHistogram(prometheus.HistogramOpts{
+			Name:    "outlay_ingest_produce_duration_seconds",
+			Help:    "Time from handing an event to the Kafka client until it was acknowledged or given up.",
+			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
+		}),
+	}
+	m.produceErrors = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "outlay_ingest_produce_errors_total",
+		Help: "Events that Kafka did not acknowledge to a waiting request, by reason.",
+	}, []string{"reason"})
+	for _, reason := range []string{"buffer_full", "timeout", "refused"} {
+		m.produceErrors.WithLabelValues(reason)
+	}
+	for _, code := range refusals {
+		m.refused.WithLabelValues(string(code))
+	}
+	return m
+}
+
+// refusals are the codes with which a tracking request can end.
+var refusals = []problem.Code{
+	problem.Unauthorized, problem.BudgetExceeded, problem.TooLarge,
+	problem.UnsupportedMediaType, problem.Invalid, problem.RateLimited, problem.Internal,
+}
+
+func (m *metrics) bufferedBytes(value func() float64) {
+	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outlay_ingest_produce_buffered_bytes",
+		Help: "Bytes of events that wait for Kafka.",
+	}, value)
+}
+
+func (m *metrics) keys(directory Keys) {
+	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outlay_ingest_key_cache_age_seconds",
+		Help: "Time since the API keys were last read from the database.",
+	}, func() float64 { return directory.Age().Seconds() })
+	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outlay_ingest_key_cache_entries",
+		Help: "API keys held in memory.",
+	}, func() float64 { return float64(directory.Size()) })
+}
+
+func (m *metrics) request(route string, status int) {
+	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+}

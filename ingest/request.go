@@ -1,0 +1,210 @@
+package ingest
+
+import (
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// request is one event as a client sent it, before defaults and prices.
+type request struct {
+	agent, model, provider           optionalText
+	sessionID, step, parent, userID  optionalText
+	idempotencyKey                   optionalText
+	status, errorType                optionalText
+	timestamp, accounting            optionalText
+	input, output                    optionalCount
+	prompt, completion               optionalCount
+	cacheRead, cacheWrite, cacheHour optionalCount
+	reasoning, latency               optionalCount
+	cost                             schema.NanoUSD
+	costGiven                        bool
+	tags                             []string
+	metadata                         []byte
+
+	parentID schema.ID // of parent, set by finish
+	time     time.Time // of timestamp, set by finish; zero without one
+}
+
+type optionalText struct {
+	value string
+	given bool
+}
+
+// optionalCount was given when it has a name: the one the client used.
+type optionalCount struct {
+	value int64
+	name  string
+}
+
+func (c optionalCount) given() bool { return c.name != "" }
+
+// knownField returns name as a constant if it is a field of the interface, else
+// "".
+func knownField(name []byte) string {
+	switch string(name) {
+	case "agent":
+		return "agent"
+	case "model":
+		return "model"
+	case "provider":
+		return "provider"
+	case "input_tokens":
+		return "input_tokens"
+	case "output_tokens":
+		return "output_tokens"
+	case "prompt_tokens":
+		return "prompt_tokens"
+	case "completion_tokens":
+		return "completion_tokens"
+	case "cost_usd":
+		return "cost_usd"
+	case "session_id":
+		return "session_id"
+	case "latency_ms":
+		return "latency_ms"
+	case "metadata":
+		return "metadata"
+	case "timestamp":
+		return "timestamp"
+	case "cache_read_tokens":
+		return "cache_read_tokens"
+	case "cache_write_tokens":
+		return "cache_write_tokens"
+	case "cache_write_1h_tokens":
+		return "cache_write_1h_tokens"
+	case "reasoning_tokens":
+		return "reasoning_tokens"
+	case "token_accounting":
+		return "token_accounting"
+	case "status":
+		return "status"
+	case "error_type":
+		return "error_type"
+	case "step":
+		return "step"
+	case "parent_event_id":
+		return "parent_event_id"
+	case "user_id":
+		return "user_id"
+	case "tags":
+		return "tags"
+	case "idempotency_key":
+		return "idempotency_key"
+	}
+	return ""
+}
+
+// countField returns where the named count is kept, or nil. Both endpoints know
+// both names of the token fields: a client that mixes them up would otherwise
+// have its usage ignored.
+func (r *request) countField(name string) *optionalCount {
+	switch name {
+	case "input_tokens":
+		return &r.input
+	case "output_tokens":
+		return &r.output
+	case "prompt_tokens":
+		return &r.prompt
+	case "completion_tokens":
+		return &r.completion
+	case "cache_read_tokens":
+		return &r.cacheRead
+	case "cache_write_tokens":
+		return &r.cacheWrite
+	case "cache_write_1h_tokens":
+		return &r.cacheHour
+	case "reasoning_tokens":
+		return &r.reasoning
+	case "latency_ms":
+		return &r.latency
+	}
+	return nil
+}
+
+// finish trims the names and notes the faults that show only once every field
+// was read.
+func (r *request) finish(faults *schema.Faults) {
+	r.name("agent", &r.agent, faults)
+	r.name("model", &r.model, faults)
+	r.name("provider", &r.provider, faults)
+	if r.agent.value == "" && !faults.Has("agent") {
+		faults.Add("agent", "is required")
+	}
+	faults.CheckText("session_id", r.sessionID.value, schema.MaxNameLength)
+	faults.CheckText("step", r.step.value, schema.MaxNameLength)
+	faults.CheckText("user_id", r.userID.value, schema.MaxNameLength)
+	faults.CheckText("error_type", r.errorType.value, schema.MaxNameLength)
+	r.checkKey(faults)
+	r.choice("status", r.status, faults, "ok", "error")
+	r.choice("token_accounting", r.accounting, faults, "inclusive", "exclusive")
+	r.parseParent(faults)
+	r.parseTime(faults)
+	faults.CheckTags("tags", r.tags)
+	sameCount("input_tokens", &r.input, r.prompt, faults)
+	sameCount("output_tokens", &r.output, r.completion, faults)
+}
+
+func (r *request) name(field string, t *optionalText, faults *schema.Faults) {
+	t.value = strings.TrimFunc(t.value, func(c rune) bool { return unicode.Is(unicode.Zs, c) })
+	faults.CheckText(field, t.value, schema.MaxNameLength)
+}
+
+// checkKey refuses an empty idempotency key: its sender believes that retries
+// are safe.
+func (r *request) checkKey(faults *schema.Faults) {
+	if r.idempotencyKey.given && r.idempotencyKey.value == "" {
+		faults.Add("idempotency_key", "must have 1 to 255 characters")
+		return
+	}
+	faults.CheckText("idempotency_key", r.idempotencyKey.value, schema.MaxIdempotencyKeyLength)
+}
+
+func (r *request) choice(field string, t optionalText, faults *schema.Faults, choices ...string) {
+	if t.value == "" {
+		return
+	}
+	for _, c := range choices {
+		if t.value == c {
+			return
+		}
+	}
+	faults.Add(field, `must be "`+strings.Join(choices, `" or "`)+`"`)
+}
+
+func (r *request) parseParent(faults *schema.Faults) {
+	if r.parent.value == "" {
+		return
+	}
+	id, err := schema.ParseID(schema.EventPrefix, r.parent.value)
+	if err != nil {
+		faults.Add("parent_event_id", "must be an event_id that Outlay has answered, such as evt_…")
+		return
+	}
+	r.parentID = id
+}
+
+func (r *request) parseTime(faults *schema.Faults) {
+	if r.timestamp.value == "" {
+		return
+	}
+	t, err := time.Parse(time.RFC3339Nano, r.timestamp.value)
+	if err != nil {
+		faults.Add("timestamp", "must be a time as RFC 3339 has it, such as 2026-01-02T15:04:05Z")
+		return
+	}
+	r.time = t.UTC().Truncate(time.Microsecond)
+}
+
+// sameCount lets the other name of a count stand for it, but not contradict it.
+func sameCount(field string, c *optionalCount, other optionalCount, faults *schema.Faults) {
+	switch {
+	case !other.given():
+	case !c.given():
+		*c = other
+	case c.value != other.value:
+		faults.Add(other.name, "must not differ from "+field)
+	}
+}

@@ -1,0 +1,146 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// Keys looks API keys up; account.Directory is the real one.
+type Keys interface {
+	Lookup(ctx context.Context, h account.Hash) (account.Credential, bool, error)
+	Ready() error
+	Age() time.Duration
+	Size() int
+}
+
+// Deps are what a Server works with; the caller owns and closes them after the
+// HTTP server was shut down.
+type Deps struct {
+	Keys Keys
+	// Prices returns the price book in force.
+	Prices func() *price.Book
+	// Kafka was made with ProducerOptions for Topic.
+	Kafka   *kgo.Client
+	Topic   string
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Server answers the tracking endpoints.
+type Server struct {
+	cfg      Config
+	keys     Keys
+	prices   func() *price.Book
+	kafka    *kgo.Client
+	topic    string
+	producer *Producer
+	metrics  *metrics
+	log      *slog.Logger
+	now      func() time.Time
+}
+
+// New returns a Server. Its configuration was validated.
+func New(cfg Config, d Deps) *Server {
+	m := newMetrics(d.Metrics)
+	m.keys(d.Keys)
+	return &Server{
+		cfg: cfg, keys: d.Keys, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
+		producer: newProducer(d.Kafka, cfg, m),
+		metrics:  m, log: d.Log, now: d.Now,
+	}
+}
+
+// Handler returns the routes, in the order of the OpenAPI document.
+func (s *Server) Handler() http.Handler {
+	gin.SetMode(gin.ReleaseMode)
+	r := gin.New()
+	r.HandleMethodNotAllowed = true
+	r.RedirectTrailingSlash = false
+	// No proxy is trusted: limits go by key, and an address in a header is
+	// whatever its sender wants it to be.
+	_ = r.SetTrustedProxies(nil)
+	r.Use(s.recover)
+	r.NoRoute(s.handle("other", func(*gin.Context) error {
+		return problem.New(problem.NotFound, "There is no such path; the tracking endpoint is POST /v1/track.")
+	}))
+	r.NoMethod(s.handle("other", func(*gin.Context) error {
+		return problem.New(problem.MethodNotAllowed, "This path takes POST only.")
+	}))
+
+	r.POST("/v1/track", s.handle("/v1/track", s.track))
+	r.POST("/v1/events", s.handle("/v1/events", s.track))
+	r.POST("/v1/track/batch", s.handle("/v1/track/batch", s.batch))
+	return r
+}
+
+// Ready returns nil when requests can be answered: the API keys were loaded and
+// Kafka has the topic.
+func (s *Server) Ready(ctx context.Context) error {
+	if err := s.keys.Ready(); err != nil {
+		return err
+	}
+	return topicReady(ctx, s.kafka, s.topic)
+}
+
+func topicReady(ctx context.Context, client *kgo.Client, topic string) error {
+	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
+	if err != nil {
+		return fmt.Errorf("ask kafka for the topic: %w", err)
+	}
+	if err := topics.Error(); err != nil {
+		return fmt.Errorf("kafka topic %s: %w", topic, err)
+	}
+	return nil
+}
+
+// handle is the one place where errors become answers.
+func (s *Server) handle(route string, h func(*gin.Context) error) gin.HandlerFunc {
+	return func(c *gin.Context) {
+		requestID := requestID(c.Request, s.now)
+		c.Writer.Header()["X-Request-Id"] = []string{requestID}
+		err := h(c)
+		if err != nil {
+			s.refuse(c, requestID, err)
+		}
+		s.metrics.request(route, c.Writer.Status())
+	}
+}
+
+func (s *Server) refuse(c *gin.Context, requestID string, err error) {
+	p := problem.From(err)
+	if !errors.As(err, new(*problem.Problem)) {
+		s.log.ErrorContext(c.Request.Context(), "request not answered", "request_id", requestID, "error", err)
+	}
+	s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
+	problem.Write(c.Writer, requestID, p)
+}
+
+// recover answers 500 for a panic, which is a bug, and keeps the process alive.
+func (s *Server) recover(c *gin.Context) {
+	defer func() {
+		v := recover()
+		if v == nil {
+			return
+		}
+		if v == http.ErrAbortHandler {
+			panic(v)
+		}
+		s.log.ErrorContext(c.Request.Context(), "handler panicked", "panic", fmt.Sprint(v))
+		problem.Write(c.Writer, "", errors.New("panic"))
+	}()
+	c.Next()
+}

@@ -1,0 +1,151 @@
+package ingest
+
+import (
+	"errors"
+	"net/http"
+	"strconv"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// track answers POST /v1/track and POST /v1/events. The order of checks is the
+// documented one: key, body, then the write to Kafka.
+func (s *Server) track(c *gin.Context) error {
+	credential, err := s.authenticate(c.Request)
+	if err != nil {
+		return err
+	}
+	if err := checkJSON(c.Request); err != nil {
+		return err
+	}
+	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBodyBytes)
+	if err != nil {
+		return err
+	}
+	defer releaseBody(body)
+	var r request
+	if err := decode(body, &r); err != nil {
+		return err
+	}
+	if err := r.headerKey(c.Request); err != nil {
+		return err
+	}
+	event, err := s.event(&r, credential.AccountID)
+	if err != nil {
+		return err
+	}
+	if err := s.record(event)[0]; err != nil {
+		return err
+	}
+	reply(c.Writer, http.StatusOK, appendResult(make([]byte, 0, 384), event))
+	return nil
+}
+
+// headerKey takes the idempotency key from the header Idempotency-Key unless the
+// body has one; the two must not contradict each other.
+func (r *request) headerKey(req *http.Request) error {
+	values := req.Header["Idempotency-Key"]
+	if len(values) == 0 {
+		return nil
+	}
+	header := optionalText{value: values[0], given: true}
+	if r.idempotencyKey.given && r.idempotencyKey != header {
+		return problem.FromFaults(schema.Faults{{Field: "idempotency_key", Message: "must not differ from the header Idempotency-Key"}})
+	}
+	r.idempotencyKey = header
+	var faults schema.Faults
+	if r.checkKey(&faults); len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+// record writes events to Kafka and counts them. It returns a problem for each
+// event that may not be recorded.
+func (s *Server) record(events ...*schema.Event) []error {
+	errs := s.producer.Produce(events...)
+	for i, err := range errs {
+		if err != nil {
+			errs[i] = s.notRecorded(err)
+			continue
+		}
+		s.metrics.accepted.Inc()
+		s.metrics.acceptedBy.WithLabelValues(string(events[i].Source)).Inc()
+	}
+	return errs
+}
+
+// notRecorded is the answer when Kafka did not acknowledge: nobody knows whether
+// the event is in, so the client is asked to send it again.
+func (s *Server) notRecorded(err error) error {
+	s.metrics.produceErrors.WithLabelValues(produceErrorReason(err)).Inc()
+	return &problem.Problem{
+		Code: problem.Internal,
+		Detail: "The event could not be confirmed in time. Send it again with growing waits; " +
+			"with an idempotency_key it is recorded once, however often it is sent.",
+		RetryAfter: 2 * time.Second,
+	}
+}
+
+func produceErrorReason(err error) string {
+	switch {
+	case errors.Is(err, ErrFull):
+		return "buffer_full"
+	case errors.Is(err, ErrTimeout):
+		return "timeout"
+	}
+	return "refused"
+}
+
+// appendResult appends the tracking result.
+func appendResult(dst []byte, e *schema.Event) []byte {
+	dst = append(dst, `{"tracked":true,`...)
+	return append(appendFields(dst, e), '}')
+}
+
+// appendFields appends what follows "tracked" in a tracking result.
+func appendFields(dst []byte, e *schema.Event) []byte {
+	dst = append(dst, `"cost_usd":`...)
+	dst = e.Cost.AppendText(dst)
+	dst = append(dst, `,"session_id":`...)
+	dst = appendText(dst, e.SessionID)
+	dst = append(dst, `,"event_id":"`...)
+	dst = e.ID.AppendText(dst, schema.EventPrefix)
+	dst = append(dst, `","provider":`...)
+	dst = appendText(dst, e.Provider)
+	dst = append(dst, `,"model":`...)
+	dst = appendText(dst, e.Model)
+	dst = append(dst, `,"cost_source":"`...)
+	dst = append(dst, e.Source...)
+	dst = append(dst, `","price_id":`...)
+	dst = appendText(dst, e.PriceID)
+	return append(dst, `,"duplicate":false`...)
+}
+
+// appendText appends a JSON string, or null for no text.
+func appendText(dst []byte, text string) []byte {
+	if text == "" {
+		return append(dst, "null"...)
+	}
+	dst, err := jsontext.AppendQuote(dst, text)
+	if err != nil {
+		panic("BUG: an accepted text is not UTF-8: " + err.Error())
+	}
+	return dst
+}
+
+func reply(w http.ResponseWriter, status int, body []byte) {
+	h := w.Header()
+	h["Content-Type"] = jsonContentType
+	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	w.WriteHeader(status)
+	// A client that hung up knows nothing and will send the event again.
+	_, _ = w.Write(body)
+}
+
+var jsonContentType = []string{"application/json"}
