@@ -1,0 +1,63 @@
+package processor
+
+import (
+	"errors"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+)
+
+// Config says how the processor reads.
+type Config struct {
+	// Group is the consumer group that shares the partitions out.
+	Group string `name:"group" default:"outlay-processor" help:"Kafka consumer group that the processors share."`
+	// BatchRecords is the most records of one poll and so of one transaction.
+	BatchRecords int `name:"batch-records" default:"10000" help:"Most records that are stored in one transaction."`
+	// FetchMaxBytes bounds what one broker sends at once, and with it memory.
+	FetchMaxBytes int32 `name:"fetch-max-bytes" default:"8388608" help:"Most bytes that are fetched from one broker at once."`
+	// SessionTimeout is how long Kafka waits for a silent processor before its
+	// partitions go to another.
+	SessionTimeout time.Duration `name:"session-timeout" default:"10s" help:"How long a silent processor keeps its partitions."`
+}
+
+// DefaultConfig returns the defaults that the flags have.
+func DefaultConfig() Config {
+	return Config{
+		Group: "outlay-processor", BatchRecords: 10_000,
+		FetchMaxBytes: 8 << 20, SessionTimeout: 10 * time.Second,
+	}
+}
+
+// Validate returns an error that names the flag to mend.
+func (c Config) Validate() error {
+	switch {
+	case c.Group == "":
+		return errors.New("--group must not be empty")
+	case c.BatchRecords < 1 || c.BatchRecords > 100_000:
+		return errors.New("--batch-records must be between 1 and 100000")
+	case c.FetchMaxBytes < 1<<20:
+		return errors.New("--fetch-max-bytes must be at least 1048576")
+	case c.SessionTimeout < time.Second:
+		return errors.New("--session-timeout must be at least 1s")
+	}
+	return nil
+}
+
+// consumerOptions are the franz-go options of the group.
+func (c Config) consumerOptions(topic string) []kgo.Opt {
+	return []kgo.Opt{
+		kgo.ConsumerGroup(c.Group),
+		kgo.ConsumeTopics(topic),
+		// Where to start comes from the database. If Kafka has deleted what stands
+		// there, that is an alarm: any automatic reset would skip events silently.
+		kgo.ConsumeResetOffset(kgo.NoResetOffset()),
+		kgo.DisableAutoCommit(),
+		kgo.Balancers(kgo.CooperativeStickyBalancer()),
+		kgo.SessionTimeout(c.SessionTimeout),
+		kgo.HeartbeatInterval(c.SessionTimeout / 5),
+		kgo.RebalanceTimeout(2 * c.SessionTimeout),
+		kgo.FetchMaxBytes(c.FetchMaxBytes),
+		kgo.FetchMaxPartitionBytes(c.FetchMaxBytes / 2),
+		kgo.FetchMaxWait(time.Second),
+	}
+}

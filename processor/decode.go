@@ -1,0 +1,115 @@
+package processor
+
+import (
+	"cmp"
+	"slices"
+
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/schema/wire"
+)
+
+// batch is what one poll brought, sorted by partition and offset.
+type batch []item
+
+type item struct {
+	timescale.Item
+	record *kgo.Record
+	// copied says that the dead-letter topic has the record.
+	copied bool
+}
+
+// decode reads the records of one poll. A record that is not an event becomes a
+// dead letter, so that it never stops its partition.
+func decode(fetches kgo.Fetches) batch {
+	b := make(batch, 0, fetches.NumRecords())
+	fetches.EachRecord(func(r *kgo.Record) {
+		it := item{record: r}
+		it.Partition, it.Offset = r.Partition, r.Offset
+		if version := version(r); version != wire.Version {
+			it.Dead = &timescale.DeadLetter{
+				Reason: timescale.ReasonVersion,
+				Detail: "the record has another schema version than this processor reads",
+			}
+		} else if err := wire.Decode(r.Value, &it.Event); err != nil {
+			it.Dead = &timescale.DeadLetter{Reason: timescale.ReasonNotEvent, Detail: err.Error()}
+		}
+		b = append(b, it)
+	})
+	slices.SortFunc(b, func(a, b item) int {
+		return cmp.Or(cmp.Compare(a.Partition, b.Partition), cmp.Compare(a.Offset, b.Offset))
+	})
+	return b
+}
+
+// version returns the schema version of a record, or "".
+func version(r *kgo.Record) string {
+	for _, h := range r.Headers {
+		if h.Key == wire.VersionHeader {
+			return string(h.Value)
+		}
+	}
+	return ""
+}
+
+// spans returns what the batch holds of each partition. ok is false when there
+// is a gap inside a partition, over which nothing may be stored.
+func (b batch) spans() (spans []timescale.Span, ok bool) {
+	for _, it := range b {
+		if n := len(spans); n > 0 && spans[n-1].Partition == it.Partition {
+			if it.Offset != spans[n-1].Next {
+				return nil, false
+			}
+			spans[n-1].Next++
+			continue
+		}
+		spans = append(spans, timescale.Span{Partition: it.Partition, First: it.Offset, Next: it.Offset + 1})
+	}
+	return spans, true
+}
+
+// after drops the records that are stored already, given where the partitions
+// stand. ok is false when a partition stands before the batch, or is unknown:
+// then records in between are missing and have to be read again.
+func (b batch) after(next map[int32]int64) (rest batch, ok bool) {
+	seen := map[int32]bool{}
+	for _, it := range b {
+		n, known := next[it.Partition]
+		if !known || !seen[it.Partition] && it.Offset > n {
+			return nil, false
+		}
+		seen[it.Partition] = true
+		if it.Offset >= n {
+			rest = append(rest, it)
+		}
+	}
+	return rest, true
+}
+
+func (b batch) items() []timescale.Item {
+	items := make([]timescale.Item, len(b))
+	for i := range b {
+		items[i] = b[i].Item
+	}
+	return items
+}
+
+func (b batch) partitions() []int32 {
+	var partitions []int32
+	for _, it := range b {
+		if n := len(partitions); n == 0 || partitions[n-1] != it.Partition {
+			partitions = append(partitions, it.Partition)
+		}
+	}
+	return partitions
+}
+
+// committable returns the offsets to show to lag tools once the batch is stored.
+func (b batch) committable(topic string) map[string]map[int32]kgo.EpochOffset {
+	next := map[int32]kgo.EpochOffset{}
+	for _, it := range b {
+		next[it.Partition] = kgo.EpochOffset{Epoch: it.record.LeaderEpoch, Offset: it.Offset + 1}
+	}
+	return map[string]map[int32]kgo.EpochOffset{topic: next}
+}

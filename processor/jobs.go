@@ -1,0 +1,95 @@
+package processor
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outlayhq/outlay/schema/migrations"
+)
+
+// job is a piece of upkeep that every processor may run at any time: each is
+// safe when several run it at once.
+type job struct {
+	name  string
+	every time.Duration
+	run   func(context.Context, *pgx.Conn) error
+}
+
+func (p *Processor) upkeep() []job {
+	return []job{
+		{"refresh_late", 2 * time.Second, p.refreshLate},
+		{"drop_old_keys", time.Hour, p.dropOldKeys},
+	}
+}
+
+// jobTimeout bounds one run.
+const jobTimeout = 10 * time.Minute
+
+// jobs runs the upkeep until ctx ends. A run that fails is counted, logged and
+// tried again at its next time.
+func (p *Processor) jobs(ctx context.Context) error {
+	var g errgroup.Group
+	for _, j := range p.upkeep() {
+		p.metrics.jobErrors.WithLabelValues(j.name)
+		g.Go(func() error {
+			p.repeat(ctx, j)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (p *Processor) repeat(ctx context.Context, j job) {
+	for {
+		if err := p.runJob(ctx, j); err != nil && ctx.Err() == nil {
+			p.metrics.jobErrors.WithLabelValues(j.name).Inc()
+			p.log.WarnContext(ctx, "job failed", "job", j.name, "error", err)
+		}
+		if sleep(ctx, j.every) != nil {
+			return
+		}
+	}
+}
+
+func (p *Processor) runJob(ctx context.Context, j job) error {
+	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
+	defer cancel()
+	conn, err := p.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Release()
+	return j.run(ctx, conn.Conn())
+}
+
+const countLateBuckets = `SELECT count(*) FROM late_buckets`
+
+// refreshLate brings the aggregates up to date where events arrived late.
+func (p *Processor) refreshLate(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := migrations.RefreshLate(ctx, conn, p.now()); err != nil {
+		return err
+	}
+	var waiting int64
+	if err := conn.QueryRow(ctx, countLateBuckets).Scan(&waiting); err != nil {
+		return fmt.Errorf("count late buckets: %w", err)
+	}
+	p.metrics.lateBuckets.Set(float64(waiting))
+	return nil
+}
+
+// keyRetention is how long an idempotency key is remembered: three times the
+// promised 24 hours, so that a processor may be two days behind.
+const keyRetention = 72 * time.Hour
+
+const deleteOldKeys = `DELETE FROM event_keys WHERE first_seen < now() - $1::interval`
+
+func (p *Processor) dropOldKeys(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, deleteOldKeys, keyRetention); err != nil {
+		return fmt.Errorf("drop old keys: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,79 @@
+package processor
+
+import (
+	"strconv"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/processor/timescale"
+)
+
+type metrics struct {
+	records      prometheus.Counter
+	stored       prometheus.Counter
+	duplicates   prometheus.Counter
+	deadLetters  *prometheus.CounterVec
+	saveDuration prometheus.Histogram
+	saveErrors   *prometheus.CounterVec
+	fenced       prometheus.Counter
+	rewinds      prometheus.Counter
+	lag          *prometheus.GaugeVec
+	holes        prometheus.Gauge
+	lateBuckets  prometheus.Gauge
+	jobErrors    *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	m := &metrics{
+		records:    counter("outlay_processor_records_total", "Records read from Kafka, those read again included."),
+		stored:     counter("outlay_processor_events_stored_total", "Events stored in the database."),
+		duplicates: counter("outlay_processor_duplicates_total", "Events not stored because their idempotency key was stored already."),
+		fenced:     counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
+		rewinds:    counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
+		deadLetters: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_dead_letters_total",
+			Help: "Records put aside because they cannot be stored, by reason.",
+		}, []string{"reason"}),
+		saveDuration: f.NewHistogram(prometheus.HistogramOpts{
+			Name:    "outlay_processor_save_duration_seconds",
+			Help:    "Time of one try to save a batch.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
+		saveErrors: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_save_errors_total",
+			Help: "Tries to save a batch that did not succeed, by class: fenced and transient pass, data leads to dead letters.",
+		}, []string{"class"}),
+		lag: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outlay_processor_lag_records",
+			Help: "Records in Kafka that are not stored yet, by partition owned by this processor.",
+		}, []string{"partition"}),
+		holes: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_holes",
+			Help: "Partitions that stand still because Kafka has deleted events that were not stored.",
+		}),
+		lateBuckets: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_late_buckets",
+			Help: "Quarter hours whose aggregates wait to be brought up to date after late events.",
+		}),
+		jobErrors: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_job_errors_total",
+			Help: "Runs of a periodic job that failed, by job.",
+		}, []string{"job"}),
+	}
+	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {
+		m.deadLetters.WithLabelValues(string(reason))
+	}
+	for _, class := range []timescale.Class{timescale.Fenced, timescale.Data, timescale.Transient} {
+		m.saveErrors.WithLabelValues(string(class))
+	}
+	return m
+}
+
+func (m *metrics) observeLag(partition int32, records int64) {
+	m.lag.WithLabelValues(strconv.Itoa(int(partition))).Set(float64(records))
+}

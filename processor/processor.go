@@ -1,0 +1,191 @@
+package processor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outlayhq/outlay/processor/timescale"
+)
+
+// Deps are what a Processor works with; the caller owns them.
+type Deps struct {
+	// Pool needs at least four connections.
+	Pool *pgxpool.Pool
+	// Kafka holds brokers and credentials. The processor makes its own clients.
+	Kafka []kgo.Opt
+	// Topic is read; records that cannot be stored go to DeadLetters.
+	Topic, DeadLetters string
+
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Processor moves events from Kafka to the database.
+type Processor struct {
+	cfg       Config
+	pool      *pgxpool.Pool
+	kafka     []kgo.Opt
+	topic     string
+	dead      string
+	positions *timescale.Positions
+	sink      *timescale.Sink
+	owned     *assignment
+	letters   *letters
+	metrics   *metrics
+	log       *slog.Logger
+	now       func() time.Time
+
+	// failing holds why the last save did not succeed; empty when it did.
+	failing atomic.Pointer[string]
+}
+
+// New returns a Processor. Its configuration was validated.
+func New(cfg Config, d Deps) *Processor {
+	p := &Processor{
+		cfg: cfg, pool: d.Pool, kafka: d.Kafka, topic: d.Topic, dead: d.DeadLetters, log: d.Log, now: d.Now,
+		positions: timescale.NewPositions(d.Pool, d.Topic),
+		sink:      timescale.New(d.Pool, d.Topic),
+		owned:     newAssignment(d.Topic),
+		metrics:   newMetrics(d.Metrics),
+	}
+	return p
+}
+
+// Run processes until ctx ends, and returns nil then. Its stop order: polling
+// stops, the batch in hand is saved, offsets are committed for the lag tools, the
+// group is left.
+func (p *Processor) Run(ctx context.Context) error {
+	producer, err := kgo.NewClient(append(p.kafka, kgo.ProducerLinger(0))...)
+	if err != nil {
+		return fmt.Errorf("make the dead-letter producer: %w", err)
+	}
+	defer producer.Close()
+	p.letters = &letters{client: producer, topic: p.dead}
+
+	g, ctx := errgroup.WithContext(ctx)
+	g.Go(func() error { return p.jobs(ctx) })
+	g.Go(func() error { return p.watchProgress(ctx, producer) })
+	g.Go(func() error {
+		for ctx.Err() == nil {
+			if err := p.member(ctx); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+	return g.Wait()
+}
+
+// errRewind ends a membership because records have to be read again: the next
+// one starts where the database stands.
+var errRewind = errors.New("read again from the stored position")
+
+// member is one membership of the group: it joins, polls and saves until ctx ends
+// or records have to be read again.
+func (p *Processor) member(ctx context.Context) error {
+	client, err := kgo.NewClient(append(append(p.cfg.consumerOptions(p.topic), p.kafka...),
+		kgo.AdjustFetchOffsetsFn(p.start),
+		kgo.OnPartitionsRevoked(p.owned.remove),
+		kgo.OnPartitionsLost(p.owned.remove),
+	)...)
+	if err != nil {
+		return fmt.Errorf("make the consumer: %w", err)
+	}
+	defer p.leave(ctx, client)
+	for {
+		fetches := client.PollRecords(ctx, p.cfg.BatchRecords)
+		if ctx.Err() != nil || fetches.IsClientClosed() {
+			return nil
+		}
+		p.noteErrors(ctx, fetches)
+		b := decode(fetches)
+		if len(b) == 0 {
+			continue
+		}
+		p.metrics.records.Add(float64(len(b)))
+		err := p.store(ctx, b)
+		if errors.Is(err, errRewind) {
+			p.log.WarnContext(ctx, "rejoining the group to read again from the stored position")
+			p.metrics.rewinds.Inc()
+			return nil
+		}
+		if err != nil {
+			return nil //nolint:nilerror // store fails otherwise only because ctx ended.
+		}
+		// For lag tools only: an error here loses nothing.
+		client.CommitOffsets(ctx, b.committable(p.topic), nil)
+	}
+}
+
+// leaveTimeout bounds how long leaving the group may take.
+const leaveTimeout = 5 * time.Second
+
+func (p *Processor) leave(ctx context.Context, client *kgo.Client) {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
+	defer cancel()
+	if err := client.LeaveGroupContext(ctx); err != nil {
+		p.log.WarnContext(ctx, "leaving the group took too long", "error", err)
+	}
+	client.Close()
+	p.owned.clear()
+}
+
+// start replaces Kafka's idea of where newly assigned partitions start with the
+// database's. It waits for the database as long as the assignment lasts.
+func (p *Processor) start(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
+	assigned := offsets[p.topic]
+	partitions := make([]int32, 0, len(assigned))
+	for partition := range assigned {
+		partitions = append(partitions, partition)
+	}
+	next, err := p.next(ctx, partitions)
+	if err != nil {
+		return nil, err
+	}
+	for partition, offset := range next {
+		assigned[partition] = kgo.NewOffset().At(offset).WithEpoch(-1)
+	}
+	p.owned.add(next)
+	p.log.InfoContext(ctx, "partitions assigned", "partitions", len(partitions))
+	return offsets, nil
+}
+
+// noteErrors reports what went wrong with single partitions. What passes by
+// itself is left to franz-go; a hole needs a person.
+func (p *Processor) noteErrors(ctx context.Context, fetches kgo.Fetches) {
+	fetches.EachError(func(topic string, partition int32, err error) {
+		if errors.Is(err, kerr.OffsetOutOfRange) {
+			p.owned.stop(partition)
+			p.metrics.holes.Set(float64(p.owned.stopped()))
+			p.log.ErrorContext(ctx, "kafka has deleted events that were not stored; the partition stands still. "+
+				"See the operations page of the documentation for how to go on", "topic", topic, "partition", partition)
+			return
+		}
+		p.log.WarnContext(ctx, "fetch failed", "topic", topic, "partition", partition, "error", err)
+	})
+}
+
+// Ready returns nil when batches are being stored, or there is nothing to store.
+func (p *Processor) Ready(ctx context.Context) error {
+	if reason := p.failing.Load(); reason != nil {
+		return fmt.Errorf("saving: %s", *reason)
+	}
+	if n := p.owned.stopped(); n > 0 {
+		return fmt.Errorf("%d partitions stand still: kafka has deleted events that were not stored", n)
+	}
+	if err := p.pool.Ping(ctx); err != nil {
+		return errors.New("the database does not answer")
+	}
+	return nil
+}

@@ -1,0 +1,367 @@
+package processor
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/wire"
+)
+
+// fixture is a database and a topic with which processors are run.
+type fixture struct {
+	db     *schematest.DB
+	addrs  []string
+	topic  string
+	dead   string
+	group  string
+	client *kgo.Client
+	// account owns the events.
+	account schema.ID
+}
+
+func newFixture(t *testing.T, db *schematest.DB, addrs []string) *fixture {
+	t.Helper()
+	f := &fixture{
+		db: db, addrs: addrs, account: schema.NewID(time.Now()),
+		topic: schematest.Topic(t, addrs, 3), dead: schematest.Topic(t, addrs, 1),
+	}
+	f.group = "group-" + f.topic
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ProducerLinger(0))
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	f.client = client
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO accounts (id, name) VALUES ($1, 'test')`, f.account); err != nil {
+		t.Fatal(err)
+	}
+	return f
+}
+
+func fakeFixture(t *testing.T, db *schematest.DB) *fixture {
+	t.Helper()
+	return newFixture(t, db, schematest.FakeKafka(t).ListenAddrs())
+}
+
+// event returns event number i: plain, with a cost that says which one it is.
+func (f *fixture) event(i int) schema.Event {
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	return schema.Event{
+		ID: schema.NewID(now), AccountID: f.account, Agent: fmt.Sprintf("agent-%d", i%7), Model: "m", Provider: "p",
+		SessionID: fmt.Sprintf("ses_%d", i%50), Time: now, ReceivedAt: now, InputTokens: int64(i), OutputTokens: 1,
+		LatencyMS: int64(i % 3000), Cost: schema.NanoUSD(i), Source: schema.CostCalculated, Status: schema.StatusOK,
+	}
+}
+
+// produce writes events to the topic and waits until they are there.
+func (f *fixture) produce(t *testing.T, events ...schema.Event) {
+	t.Helper()
+	records := make([]*kgo.Record, len(events))
+	for i := range events {
+		records[i] = &kgo.Record{
+			Topic: f.topic, Key: wire.AppendKey(nil, &events[i]), Value: wire.Append(nil, &events[i]),
+			Headers: []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}},
+		}
+	}
+	f.produceRecords(t, records...)
+}
+
+func (f *fixture) produceRecords(t *testing.T, records ...*kgo.Record) {
+	t.Helper()
+	if err := f.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// events returns events from first up to, but not including, last.
+func (f *fixture) events(first, last int) []schema.Event {
+	events := make([]schema.Event, 0, last-first)
+	for i := first; i < last; i++ {
+		events = append(events, f.event(i))
+	}
+	return events
+}
+
+// running is a processor that runs until it is stopped.
+type running struct {
+	*Processor
+	stop func()
+}
+
+// start runs a processor; the test's end stops it if the test has not.
+func (f *fixture) start(t *testing.T, change ...func(*Config)) *running {
+	t.Helper()
+	cfg := DefaultConfig()
+	cfg.Group = f.group
+	cfg.BatchRecords = 500
+	for _, c := range change {
+		c(&cfg)
+	}
+	p := New(cfg, Deps{
+		Pool: f.db.Pool, Kafka: []kgo.Opt{kgo.SeedBrokers(f.addrs...), kgo.MetadataMinAge(50 * time.Millisecond)},
+		Topic: f.topic, DeadLetters: f.dead,
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
+	})
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	done := make(chan error, 1)
+	go func() { done <- p.Run(ctx) }()
+	stopped := false
+	r := &running{p, func() {
+		if stopped {
+			return
+		}
+		stopped = true
+		cancel()
+		if err := <-done; err != nil {
+			t.Errorf("Run: %v", err)
+		}
+	}}
+	t.Cleanup(r.stop)
+	return r
+}
+
+// totals are what the tables say about the events of the fixture.
+type totals struct {
+	Events, Distinct int64
+	Cost             int64
+	SpendEvents      int64
+	SpendCost        int64
+	Positions        int64
+	Dead             int64
+}
+
+const selectTotals = `
+SELECT
+  (SELECT count(*) FROM events WHERE account_id = $1),
+  (SELECT count(DISTINCT (kafka_partition, kafka_offset)) FROM events WHERE account_id = $1),
+  (SELECT coalesce(sum(cost_nano_usd), 0)::bigint FROM events WHERE account_id = $1),
+  (SELECT coalesce(sum(events), 0)::bigint FROM spend WHERE account_id = $1),
+  (SELECT coalesce(sum(cost_nano_usd), 0)::bigint FROM spend WHERE account_id = $1),
+  (SELECT coalesce(sum(next_offset), 0)::bigint FROM kafka_offsets WHERE topic = $2),
+  (SELECT count(*) FROM dead_letters WHERE topic = $2)`
+
+func (f *fixture) totals(t *testing.T) (n totals) {
+	t.Helper()
+	err := f.db.Pool.QueryRow(t.Context(), selectTotals, f.account, f.topic).
+		Scan(&n.Events, &n.Distinct, &n.Cost, &n.SpendEvents, &n.SpendCost, &n.Positions, &n.Dead)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return n
+}
+
+// await waits until all records were processed, and compares what is stored.
+func (f *fixture) await(t *testing.T, want totals) {
+	t.Helper()
+	deadline := time.Now().Add(60 * time.Second)
+	for {
+		got := f.totals(t)
+		if got.Positions >= want.Positions {
+			if diff := cmp.Diff(want, got); diff != "" {
+				t.Fatalf("stored differs (-want +got):\n%s", diff)
+			}
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("not processed in time: %+v, want %+v", got, want)
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// plain are the totals of n events numbered from 0, all stored.
+func plain(n int64) totals {
+	sum := n * (n - 1) / 2
+	return totals{Events: n, Distinct: n, Cost: sum, SpendEvents: n, SpendCost: sum, Positions: n}
+}
+
+// Every event is stored once, with its spend, and the position moves with it.
+func TestRunStoresEachEventOnce(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		f := fakeFixture(t, db)
+		f.produce(t, f.events(0, 3000)...)
+		p := f.start(t)
+		f.await(t, plain(3000))
+		f.produce(t, f.events(3000, 3010)...)
+		f.await(t, plain(3010))
+		p.stop()
+		if n := testutil.ToFloat64(p.metrics.stored); n != 3010 {
+			t.Errorf("stored counter = %v, want 3010", n)
+		}
+	})
+}
+
+// All columns of an event arrive as they were sent.
+func TestRunStoresAllColumns(t *testing.T) {
+	t.Parallel()
+	f := fakeFixture(t, schematest.Database(t))
+	e := f.event(1)
+	e.SessionImplicit, e.Status, e.ErrorType = true, schema.StatusError, "timeout"
+	e.Step, e.Parent, e.UserID, e.Tags = "plan", schema.ID{15: 9}, "u", []string{"a b", "ü,{}\"'"}
+	e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens = 2, 3, 4, 5
+	e.PriceID, e.Breakdown, e.Metadata = "p/m@1", []byte(`[{"kind":"input"}]`), []byte(`{"k": 1.50}`)
+	f.produce(t, e)
+	f.start(t)
+	f.await(t, totals{Events: 1, Distinct: 1, Cost: 1, SpendEvents: 1, SpendCost: 1, Positions: 1})
+	var got string
+	err := f.db.Pool.QueryRow(t.Context(), `
+		SELECT concat_ws('|', event_id, agent, provider, model, session_id, session_implicit, status, error_type, step, user_id,
+			parent_event_id, input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens,
+			reasoning_tokens, latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, array_to_json(tags), metadata)
+		FROM events`).Scan(&got)
+	if err != nil {
+		t.Fatal(err)
+	}
+	want := uuid(e.ID) + `|agent-1|p|m|ses_1|t|error|timeout|plan|u|` + uuid(e.Parent) +
+		`|1|1|2|3|4|5|1|1|calculated|p/m@1|[{"kind":"input"}]|["a b","ü,{}\"'"]|{"k": 1.50}`
+	if got != want {
+		t.Errorf("row = %s\nwant  %s", got, want)
+	}
+}
+
+func uuid(id schema.ID) string {
+	return fmt.Sprintf("%x-%x-%x-%x-%x", id[0:4], id[4:6], id[6:8], id[8:10], id[10:])
+}
+
+// An idempotency key is stored once: in one batch, in different batches, and
+// after a restart. Another account may use the same key.
+func TestRunStoresAKeyOnce(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		f := fakeFixture(t, db)
+		keyed := func(i int) schema.Event {
+			e := f.event(i)
+			e.IdempotencyKey = fmt.Sprintf("key-%d", i)
+			e.ID = schema.KeyedEventID(f.account, e.IdempotencyKey)
+			return e
+		}
+		f.produce(t, keyed(1), keyed(2), keyed(1))
+		p := f.start(t)
+		f.await(t, totals{Events: 2, Distinct: 2, Cost: 3, SpendEvents: 2, SpendCost: 3, Positions: 3})
+		f.produce(t, keyed(2), keyed(3))
+		f.await(t, totals{Events: 3, Distinct: 3, Cost: 6, SpendEvents: 3, SpendCost: 6, Positions: 5})
+		if n := testutil.ToFloat64(p.metrics.duplicates); n != 2 {
+			t.Errorf("duplicates counter = %v, want 2", n)
+		}
+		p.stop()
+		f.start(t)
+		f.produce(t, keyed(3), keyed(4))
+		f.await(t, totals{Events: 4, Distinct: 4, Cost: 10, SpendEvents: 4, SpendCost: 10, Positions: 7})
+	})
+}
+
+// What is no event and what the database refuses goes to the dead letters with
+// its coordinates, and the rest of the batch is stored.
+func TestRunPutsAsideWhatCannotBeStored(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		f := fakeFixture(t, db)
+		good := f.events(0, 20)
+		refused := f.event(100)
+		refused.Step = "a\x00b" // valid UTF-8, which PostgreSQL cannot store
+		other := f.event(101)
+		version := []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}}
+		f.produce(t, good[:10]...)
+		f.produceRecords(t,
+			&kgo.Record{Topic: f.topic, Key: []byte("k"), Value: []byte("not an event"), Headers: version},
+			&kgo.Record{Topic: f.topic, Key: []byte("k"), Value: wire.Append(nil, &refused), Headers: version},
+			&kgo.Record{Topic: f.topic, Key: []byte("k"), Value: wire.Append(nil, &other), Headers: []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte("9")}}},
+		)
+		f.produce(t, good[10:]...)
+		p := f.start(t)
+		want := plain(20)
+		want.Positions, want.Dead = 23, 3
+		f.await(t, want)
+
+		got := map[string]string{}
+		for _, r := range f.deadLetters(t, 3) {
+			h := map[string]string{}
+			for _, header := range r.Headers {
+				h[header.Key] = string(header.Value)
+			}
+			if h[wire.TopicHeader] != f.topic || h[wire.PartitionHeader] == "" || h[wire.OffsetHeader] == "" {
+				t.Errorf("dead letter without coordinates: %v", h)
+			}
+			got[h[wire.ReasonHeader]] = h[wire.SQLStateHeader]
+		}
+		wantReasons := map[string]string{"not_an_event": "", "refused_by_database": "22021", "unsupported_version": ""}
+		if diff := cmp.Diff(wantReasons, got); diff != "" {
+			t.Errorf("reasons and states differ (-want +got):\n%s", diff)
+		}
+		for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonRefused, timescale.ReasonVersion} {
+			if n := testutil.ToFloat64(p.metrics.deadLetters.WithLabelValues(string(reason))); n != 1 {
+				t.Errorf("dead letters counter for %s = %v, want 1", reason, n)
+			}
+		}
+	})
+}
+
+func (f *fixture) deadLetters(t *testing.T, n int) (records []*kgo.Record) {
+	t.Helper()
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.addrs...), kgo.ConsumeTopics(f.dead), kgo.ConsumeResetOffset(kgo.NewOffset().AtStart()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	defer cancel()
+	for len(records) < n {
+		fetches := client.PollFetches(ctx)
+		if ctx.Err() != nil {
+			t.Fatalf("%d of %d dead letters", len(records), n)
+		}
+		records = append(records, fetches.Records()...)
+	}
+	return records
+}
+
+// Events that Kafka has deleted before they were stored stop their partition,
+// loudly; the other partitions go on.
+func TestRunStopsAtAHole(t *testing.T) {
+	t.Parallel()
+	f := fakeFixture(t, schematest.Database(t))
+	version := []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}}
+	client, err := kgo.NewClient(kgo.SeedBrokers(f.addrs...), kgo.RecordPartitioner(kgo.ManualPartitioner()))
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer client.Close()
+	for i, e := range f.events(0, 10) {
+		r := &kgo.Record{Topic: f.topic, Partition: int32(i % 2), Value: wire.Append(nil, &e), Headers: version}
+		if err := client.ProduceSync(t.Context(), r).FirstErr(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	_, err = kadm.NewClient(client).DeleteRecords(t.Context(), kadm.Offsets{f.topic: {0: {Topic: f.topic, Partition: 0, At: 2}}})
+	if err != nil {
+		t.Fatal(err)
+	}
+	p := f.start(t)
+	f.await(t, totals{Events: 5, Distinct: 5, Cost: 1 + 3 + 5 + 7 + 9, SpendEvents: 5, SpendCost: 25, Positions: 5})
+	deadline := time.Now().Add(20 * time.Second)
+	for p.owned.stopped() == 0 {
+		if time.Now().After(deadline) {
+			t.Fatal("the hole was not noticed")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+	if n := testutil.ToFloat64(p.metrics.holes); n != 1 {
+		t.Errorf("holes gauge = %v, want 1", n)
+	}
+	if err := p.Ready(t.Context()); err == nil {
+		t.Error("ready in spite of a hole")
+	}
+}

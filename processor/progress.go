@@ -1,0 +1,78 @@
+package processor
+
+import (
+	"context"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/processor/timescale"
+)
+
+// progressInterval is how often lag is measured and completeness noted.
+const progressInterval = time.Second
+
+// watchProgress measures lag and notes in the database up to which time
+// everything that Kafka has acknowledged is stored.
+func (p *Processor) watchProgress(ctx context.Context, client *kgo.Client) error {
+	admin := kadm.NewClient(client)
+	pending := map[int32]timescale.Mark{}
+	tick := time.NewTicker(progressInterval)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return nil
+		case <-tick.C:
+		}
+		if err := p.progress(ctx, admin, pending); err != nil && ctx.Err() == nil {
+			p.log.DebugContext(ctx, "progress not noted", "error", err)
+		}
+	}
+}
+
+// progress takes one measurement. pending holds, for each partition, the end of
+// the log at an earlier moment which was not reached then: it is kept until it is
+// reached, or a busy partition would never be complete up to any time.
+func (p *Processor) progress(ctx context.Context, admin *kadm.Client, pending map[int32]timescale.Mark) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*progressInterval)
+	defer cancel()
+	next := p.owned.positions()
+	at := p.now()
+	ends, err := admin.ListEndOffsets(ctx, p.topic)
+	if err != nil {
+		return err
+	}
+	p.metrics.lag.Reset()
+	p.metrics.holes.Set(float64(p.owned.stopped()))
+	var reached []timescale.Mark
+	for partition, position := range next {
+		end, ok := ends.Lookup(p.topic, partition)
+		if !ok || end.Err != nil {
+			continue
+		}
+		p.metrics.observeLag(partition, max(0, end.Offset-position))
+		if mark, waiting := pending[partition]; waiting && mark.End > position {
+			continue
+		} else if waiting {
+			reached = append(reached, mark)
+			delete(pending, partition)
+		}
+		mark := timescale.Mark{Partition: partition, End: end.Offset, At: at}
+		if end.Offset > position {
+			pending[partition] = mark
+			continue
+		}
+		reached = append(reached, mark)
+	}
+	for partition := range pending {
+		if _, owned := next[partition]; !owned {
+			delete(pending, partition)
+		}
+	}
+	if len(reached) == 0 {
+		return nil
+	}
+	return p.positions.Complete(ctx, reached)
+}

@@ -1,0 +1,69 @@
+package timescale
+
+import (
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// Item is one Kafka record of a batch.
+type Item struct {
+	Partition int32
+	Offset    int64
+	// Event is what the record holds. It is not stored when Dead is set.
+	Event schema.Event
+	// Dead says why the record cannot be stored, or is nil.
+	Dead *DeadLetter
+}
+
+// DeadLetter is why a record was put aside.
+type DeadLetter struct {
+	// Reason is from a closed list: it is a metric's label.
+	Reason Reason
+	// Detail is for people. It holds nothing of the record.
+	Detail string
+	// SQLState is the database's error code, if the database refused the event.
+	SQLState string
+}
+
+// Reason is why a record was put aside.
+type Reason string
+
+// The reasons.
+const (
+	ReasonNotEvent Reason = "not_an_event"
+	ReasonVersion  Reason = "unsupported_version"
+	ReasonRefused  Reason = "refused_by_database"
+)
+
+// Span is what a batch holds of one partition: the offsets from First up to,
+// but not including, Next, without a gap.
+type Span struct {
+	Partition   int32
+	First, Next int64
+}
+
+// Result is what Save did with the records of a batch.
+type Result struct {
+	Stored, Duplicates, Dead int
+}
+
+// spendKey is one row of spend: an agent's quarter of an hour by arrival.
+type spendKey struct {
+	account schema.ID
+	agent   string
+	bucket  int64 // Unix seconds
+}
+
+type spendSum struct {
+	cost   schema.NanoUSD
+	events int64
+}
+
+const bucketSeconds = 15 * 60
+
+// bucketOf returns the start of t's quarter of an hour in Unix seconds.
+func bucketOf(t time.Time) int64 {
+	s := t.Unix()
+	return s - ((s%bucketSeconds)+bucketSeconds)%bucketSeconds
+}

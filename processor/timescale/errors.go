@@ -1,0 +1,59 @@
+package timescale
+
+import (
+	"errors"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// ErrFenced means that a partition does not stand where the batch starts:
+// another processor has stored these records, or an earlier try of ours did, or
+// the database was restored to an earlier moment. Nothing of the batch was stored.
+var ErrFenced = errors.New("fenced: another processor has moved on")
+
+// SQLSTATEs of our own, raised by the functions of saveBatch.
+const (
+	stateFenced  = "OL001"
+	stateKeyRace = "OL002"
+)
+
+// Class says what an error of Save asks for. It is a metric's label.
+type Class string
+
+// The classes of errors.
+const (
+	// Fenced asks to look at Positions and go on from there.
+	Fenced Class = "fenced"
+	// Data asks to find the guilty record: the database refuses what it holds,
+	// and would refuse it again.
+	Data Class = "data"
+	// Transient asks to wait, look at Positions and try again.
+	Transient Class = "transient"
+)
+
+// Classify returns the class of an error of Save. Only errors that are known to
+// lie in the data are Data: anything unknown is tried again for ever, as putting
+// good events aside would be worse than waiting.
+func Classify(err error) Class {
+	if errors.Is(err, ErrFenced) {
+		return Fenced
+	}
+	switch state := SQLState(err); {
+	case len(state) != 5:
+		return Transient
+	case state[:2] == "22", state[:2] == "23", state[:2] == "54":
+		return Data
+	}
+	return Transient
+}
+
+// SQLState returns the database's error code, or "".
+func SQLState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+func hasState(err error, state string) bool { return SQLState(err) == state }

@@ -1,0 +1,81 @@
+package timescale
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+)
+
+// Positions reads and moves where each partition stands. It is safe for
+// concurrent use.
+type Positions struct {
+	pool  *pgxpool.Pool
+	topic string
+}
+
+// NewPositions returns the positions of one topic. The caller owns the pool.
+func NewPositions(pool *pgxpool.Pool, topic string) *Positions {
+	return &Positions{pool: pool, topic: topic}
+}
+
+const insertPositions = `
+INSERT INTO kafka_offsets (topic, partition, next_offset, updated_at)
+SELECT $1, partition, 0, now() FROM unnest($2::int4[]) AS p(partition)
+ON CONFLICT DO NOTHING`
+
+const selectPositions = `
+SELECT partition, next_offset FROM kafka_offsets WHERE topic = $1 AND partition = ANY($2)`
+
+// Next returns the offset of the next record to store of each partition. A
+// partition that was never seen starts at offset 0, so that records which Kafka
+// has deleted already are noticed as a hole.
+func (p *Positions) Next(ctx context.Context, partitions []int32) (map[int32]int64, error) {
+	if _, err := p.pool.Exec(ctx, insertPositions, p.topic, partitions); err != nil {
+		return nil, fmt.Errorf("start partitions: %w", err)
+	}
+	rows, _ := p.pool.Query(ctx, selectPositions, p.topic, partitions)
+	next := make(map[int32]int64, len(partitions))
+	var (
+		partition int32
+		offset    int64
+	)
+	_, err := pgx.ForEachRow(rows, []any{&partition, &offset}, func() error {
+		next[partition] = offset
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read positions: %w", err)
+	}
+	return next, nil
+}
+
+// Mark says that all records of a partition up to, but not including, End were
+// in Kafka at time At, and no others.
+type Mark struct {
+	Partition int32
+	End       int64
+	At        time.Time
+}
+
+const completeMarks = `
+UPDATE kafka_offsets o SET complete_until = greatest(o.complete_until, m.at)
+FROM unnest($2::int4[], $3::int8[], $4::timestamptz[]) AS m(partition, "end", at)
+WHERE o.topic = $1 AND o.partition = m.partition AND o.next_offset >= m."end"`
+
+// Complete notes how far in time the stored events are complete. A mark whose
+// records are not all stored has no effect.
+func (p *Positions) Complete(ctx context.Context, marks []Mark) error {
+	partitions := make([]int32, len(marks))
+	ends := make([]int64, len(marks))
+	times := make([]time.Time, len(marks))
+	for i, m := range marks {
+		partitions[i], ends[i], times[i] = m.Partition, m.End, m.At
+	}
+	if _, err := p.pool.Exec(ctx, completeMarks, p.topic, partitions, ends, times); err != nil {
+		return fmt.Errorf("note completeness: %w", err)
+	}
+	return nil
+}

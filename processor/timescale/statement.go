@@ -1,0 +1,55 @@
+package timescale
+
+// saveBatch does all that a batch does to the database, in one statement: the
+// server starts only once it has all of it, so a processor that is stopped
+// anywhere holds no lock while it is stopped. advance_offsets raises unless every
+// partition stands where the batch starts, and require_count unless every key is
+// new; either undoes everything.
+const saveBatch = `
+WITH moved AS (
+  SELECT advance_offsets($1::text, $2::int4[], $3::int8[], $4::int8[]) AS partitions
+), keyed AS (
+  INSERT INTO event_keys (account_id, event_id, first_seen)
+  SELECT account_id, event_id, now() FROM unnest($5::uuid[], $6::uuid[]) AS k(account_id, event_id)
+  ON CONFLICT DO NOTHING RETURNING 1
+), spent AS (
+  INSERT INTO spend AS s (account_id, agent, bucket, cost_nano_usd, events)
+  SELECT * FROM unnest($7::uuid[], $8::text[], $9::timestamptz[], $10::int8[], $11::int8[])
+  ON CONFLICT (account_id, agent, bucket) DO UPDATE
+  SET cost_nano_usd = s.cost_nano_usd + excluded.cost_nano_usd, events = s.events + excluded.events
+), late AS (
+  INSERT INTO late_buckets (bucket, noted_at)
+  SELECT bucket, now() FROM unnest($12::timestamptz[]) AS b(bucket) WHERE bucket < now() - interval '1 hour'
+  ON CONFLICT (bucket) DO UPDATE SET noted_at = excluded.noted_at
+), dead AS (
+  INSERT INTO dead_letters (topic, partition, "offset", reason, sqlstate, account_id, received_at, created_at)
+  SELECT $1, partition, "offset", reason, sqlstate, account_id, received_at, now()
+  FROM unnest($13::int4[], $14::int8[], $15::text[], $16::text[], $17::uuid[], $18::timestamptz[])
+    AS d(partition, "offset", reason, sqlstate, account_id, received_at)
+  ON CONFLICT DO NOTHING
+), stored AS (
+  INSERT INTO events (
+    ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
+    status, error_type, step, user_id, parent_event_id,
+    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,
+    latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, tags, metadata, idempotency_key,
+    kafka_partition, kafka_offset)
+  SELECT
+    ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
+    status, error_type, step, user_id, parent_event_id,
+    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,
+    latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, string_to_array(tags, E'\x1f'), metadata, idempotency_key,
+    kafka_partition, kafka_offset
+  FROM unnest(
+    $19::timestamptz[], $20::uuid[], $21::uuid[], $22::timestamptz[], $23::text[], $24::text[], $25::text[], $26::text[], $27::bool[],
+    $28::text[], $29::text[], $30::text[], $31::text[], $32::uuid[],
+    $33::int8[], $34::int8[], $35::int8[], $36::int8[], $37::int8[], $38::int8[],
+    $39::int8[], $40::int8[], $41::text[], $42::text[], $43::json[], $44::text[], $45::json[], $46::text[],
+    $47::int4[], $48::int8[]) AS e(
+    ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
+    status, error_type, step, user_id, parent_event_id,
+    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,
+    latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, tags, metadata, idempotency_key,
+    kafka_partition, kafka_offset)
+)
+SELECT (SELECT partitions FROM moved), require_count((SELECT count(*) FROM keyed), cardinality($5))`
