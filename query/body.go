@@ -1,0 +1,66 @@
+package query
+
+import (
+	"errors"
+	"io"
+	"mime"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json"
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// maxBodyBytes bounds the body of every request of this tier.
+const maxBodyBytes = 64 << 10
+
+// body reads the request's JSON object into v. Unknown, repeated and differently
+// spelled names are refused, and whatever follows the object.
+func (c *call) body(v any) error {
+	if kind := c.GetHeader("Content-Type"); kind != "" {
+		media, _, err := mime.ParseMediaType(kind)
+		if err != nil || media != "application/json" {
+			return problem.New(problem.UnsupportedMediaType, "Send the body as application/json.")
+		}
+	}
+	text, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBodyBytes))
+	if err != nil {
+		var tooLarge *http.MaxBytesError
+		if errors.As(err, &tooLarge) {
+			return problem.New(problem.TooLarge, "The body may have 64 KiB.")
+		}
+		return problem.New(problem.BadRequest, "The body did not arrive whole.")
+	}
+	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
+		return problem.FromFaults(schema.Faults{bodyFault(err)})
+	}
+	return nil
+}
+
+// bodyFault names the field that an error of the decoder is about.
+func bodyFault(err error) fault {
+	var semantic *json.SemanticError
+	if !errors.As(err, &semantic) {
+		return fault{Field: "body", Message: "must be one JSON object"}
+	}
+	field := fieldOf(semantic.JSONPointer)
+	if errors.Is(semantic.Err, json.ErrUnknownName) {
+		return fault{Field: field, Message: "is not a field of this request"}
+	}
+	return fault{Field: field, Message: "is not of the right type"}
+}
+
+// fieldOf writes a JSON pointer as clients write a field: "condition.value".
+func fieldOf(pointer jsontext.Pointer) string {
+	var names []string
+	for name := range pointer.Tokens() {
+		names = append(names, name)
+	}
+	if len(names) == 0 {
+		return "body"
+	}
+	return strings.Join(names, ".")
+}

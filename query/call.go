@@ -1,0 +1,124 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type fault = schema.Fault
+
+// call is one request on its way through a handler.
+type call struct {
+	*gin.Context
+	// who asks; the zero Principal on an open endpoint.
+	who auth.Principal
+}
+
+// ctx ends when the client goes away.
+func (c *call) ctx() context.Context { return c.Request.Context() }
+
+// handler answers a request or returns why it does not.
+type handler func(*call) error
+
+// adapt is the one place where an error becomes an answer.
+func (s *Server) adapt(h handler) gin.HandlerFunc {
+	return func(g *gin.Context) {
+		err := h(&call{Context: g})
+		if err == nil {
+			return
+		}
+		s.report(g, err)
+		if g.Writer.Written() {
+			// Half an answer is worse than a broken connection.
+			panic(http.ErrAbortHandler)
+		}
+		problem.Write(g.Writer, requestID(g), err)
+	}
+}
+
+// report logs what an operator should see: errors that are ours.
+func (s *Server) report(g *gin.Context, err error) {
+	var p *problem.Problem
+	if errors.As(err, &p) && p.Code.Status() < http.StatusInternalServerError {
+		return
+	}
+	ctx := g.Request.Context()
+	if ctx.Err() != nil {
+		s.log.DebugContext(ctx, "client went away", "route", g.FullPath(), "error", err)
+		return
+	}
+	s.log.ErrorContext(ctx, "request failed", "route", g.FullPath(), "request_id", requestID(g), "error", err)
+}
+
+// allow lets h answer those who show a token with a role that allows need.
+func (s *Server) allow(need account.Role, h handler) handler {
+	return func(c *call) error {
+		who, err := s.authenticate(c.Request)
+		if err != nil {
+			return err
+		}
+		if !who.Role.Allows(need) {
+			return problem.New(problem.Forbidden, fmt.Sprintf("This needs the role %s; yours is %s.", need, who.Role))
+		}
+		c.who = who
+		return h(c)
+	}
+}
+
+var (
+	errNoToken = problem.New(problem.Unauthorized,
+		"Send the token of POST /v1/auth/login in the header Authorization: Bearer <token>.")
+	errAPIKey = problem.New(problem.Unauthorized,
+		"This endpoint takes a token of POST /v1/auth/login, not an API key.")
+	errBadToken = problem.New(problem.Unauthorized,
+		"The token is not valid or has expired. Sign in again, or send a refresh token to POST /v1/auth/refresh.")
+)
+
+func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
+	credentials := r.Header.Values("Authorization")
+	if len(credentials) != 1 {
+		return auth.Principal{}, errNoToken
+	}
+	scheme, token, _ := strings.Cut(credentials[0], " ")
+	if !strings.EqualFold(scheme, "Bearer") || token == "" {
+		return auth.Principal{}, errNoToken
+	}
+	if strings.HasPrefix(token, account.KeyPrefix) {
+		return auth.Principal{}, errAPIKey
+	}
+	who, err := s.tokens.Verify(token)
+	if err != nil {
+		s.log.DebugContext(r.Context(), "token refused", "error", err)
+		return auth.Principal{}, errBadToken
+	}
+	return who, nil
+}
+
+// reply answers 200 with v as JSON.
+func (c *call) reply(v any) error { return c.replyStatus(http.StatusOK, v) }
+
+func (c *call) replyStatus(status int, v any) error {
+	text, err := json.Marshal(v)
+	if err != nil {
+		return fmt.Errorf("write the answer: %w", err)
+	}
+	c.Data(status, "application/json", text)
+	return nil
+}
+
+// list is the answer of every endpoint that lists.
+type list[T any] struct {
+	Data       []T     `json:"data"`
+	NextCursor *string `json:"next_cursor"`
+}

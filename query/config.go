@@ -1,0 +1,72 @@
+package query
+
+import (
+	"cmp"
+	"errors"
+	"log/slog"
+	"runtime"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/query/auth"
+)
+
+// Config is what a Server needs. Pool and Keys have to be set; every other field
+// has a default.
+type Config struct {
+	// Pool leads to the database. It is owned by the caller, who closes it after
+	// the last request.
+	Pool *pgxpool.Pool
+	// Keys sign and check the tokens.
+	Keys *auth.Keys
+	// Issuer is the iss claim of the tokens. Defaults to "outlay". Tokens of
+	// another issuer are refused, so it is the same on every replica.
+	Issuer string
+	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
+	TokenLifetime time.Duration
+	// StatementTimeout bounds every statement. Defaults to 10 s.
+	StatementTimeout time.Duration
+	// ConcurrentSignIns is how many passwords are checked at once, 19 MiB of
+	// memory each. Defaults to the number of processors.
+	ConcurrentSignIns int
+	// TrustedProxies are the addresses or CIDR ranges whose X-Forwarded-For is
+	// believed. Defaults to none: the peer's address is the client's.
+	TrustedProxies []string
+	// Now tells the time. Defaults to time.Now.
+	Now func() time.Time
+	// Log gets what operators should see. Defaults to slog.Default.
+	Log *slog.Logger
+	// Metrics takes the server's metrics. Defaults to a registry nobody reads.
+	Metrics prometheus.Registerer
+}
+
+func (c Config) withDefaults() Config {
+	c.Issuer = cmp.Or(c.Issuer, "outlay")
+	c.TokenLifetime = cmp.Or(c.TokenLifetime, time.Hour)
+	c.StatementTimeout = cmp.Or(c.StatementTimeout, 10*time.Second)
+	c.ConcurrentSignIns = cmp.Or(c.ConcurrentSignIns, runtime.GOMAXPROCS(0))
+	if c.Now == nil {
+		c.Now = time.Now
+	}
+	c.Log = cmp.Or(c.Log, slog.Default())
+	if c.Metrics == nil {
+		c.Metrics = prometheus.NewRegistry()
+	}
+	return c
+}
+
+func (c Config) validate() error {
+	switch {
+	case c.Pool == nil:
+		return errors.New("query: Pool is not set")
+	case c.Keys == nil:
+		return errors.New("query: Keys is not set")
+	case c.TokenLifetime < time.Minute:
+		return errors.New("query: TokenLifetime is shorter than a minute")
+	case c.StatementTimeout < time.Millisecond:
+		return errors.New("query: StatementTimeout is shorter than a millisecond")
+	}
+	return nil
+}

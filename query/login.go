@@ -1,0 +1,128 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type loginRequest struct {
+	Email    string `json:"email"`
+	Password string `json:"password"`
+}
+
+func (r *loginRequest) err() error {
+	var faults schema.Faults
+	if r.Email == "" {
+		faults.Add("email", "is required")
+	}
+	if r.Password == "" {
+		faults.Add("password", "is required")
+	}
+	if len(r.Password) > 4*account.MaxPasswordLength {
+		faults.Add("password", "is too long")
+	}
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+type tokenReply struct {
+	Token     string `json:"token"`
+	TokenType string `json:"token_type"`
+	// ExpiresIn is in seconds.
+	ExpiresIn int64 `json:"expires_in"`
+}
+
+// signInTimeout bounds a sign-in, waiting for its turn to be hashed included.
+const signInTimeout = 10 * time.Second
+
+// login answers a token for an e-mail address and its password.
+func (s *Server) login(c *call) error {
+	var request loginRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	if err := request.err(); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(c.ctx(), signInTimeout)
+	defer cancel()
+	user, err := s.signIn.Check(ctx, request.Email, request.Password, c.ClientIP())
+	s.metrics.signIns.WithLabelValues(signInOutcome(err)).Inc()
+	if err != nil {
+		return signInError(err)
+	}
+	token, lifetime, err := s.tokens.Issue(auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role})
+	if err != nil {
+		return err
+	}
+	return c.reply(tokenReply{Token: token, TokenType: "Bearer", ExpiresIn: int64(lifetime / time.Second)})
+}
+
+func signInOutcome(err error) string {
+	var tooMany *auth.TooManyTriesError
+	switch {
+	case err == nil:
+		return outcomeOK
+	case errors.Is(err, auth.ErrWrongPassword):
+		return outcomeWrong
+	case errors.As(err, &tooMany):
+		return outcomeSlowed
+	}
+	return outcomeError
+}
+
+func signInError(err error) error {
+	var tooMany *auth.TooManyTriesError
+	switch {
+	case errors.Is(err, auth.ErrWrongPassword):
+		return problem.New(problem.Unauthorized, "The e-mail address or the password is wrong.")
+	case errors.As(err, &tooMany):
+		return &problem.Problem{Code: problem.RateLimited, RetryAfter: tooMany.Wait,
+			Detail: "Too many sign-ins failed. Wait as long as Retry-After says before the next one."}
+	}
+	return err
+}
+
+type meReply struct {
+	UserID    string       `json:"user_id"`
+	AccountID string       `json:"account_id"`
+	Email     string       `json:"email"`
+	Role      account.Role `json:"role"`
+	CreatedAt usage.Time   `json:"created_at"`
+	ExpiresAt usage.Time   `json:"token_expires_at"`
+}
+
+// me answers who the token speaks for.
+func (s *Server) me(c *call) error {
+	user, err := s.accounts.User(c.ctx(), c.who.AccountID, c.who.UserID)
+	if errors.Is(err, account.ErrNotFound) {
+		return errBadToken
+	}
+	if err != nil {
+		return err
+	}
+	return c.reply(meReply{
+		UserID:    user.ID.Text(schema.UserPrefix),
+		AccountID: user.AccountID.Text(schema.AccountPrefix),
+		Email:     user.Email,
+		Role:      c.who.Role,
+		CreatedAt: usage.Time{Time: user.CreatedAt},
+		ExpiresAt: usage.Time{Time: c.who.ExpiresAt},
+	})
+}
+
+// jwks answers the public keys that tokens are signed with.
+func (s *Server) jwks(c *call) error {
+	c.Header("Cache-Control", "public, max-age=300")
+	return c.replyStatus(http.StatusOK, s.keys.JWKS())
+}

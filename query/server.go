@@ -1,0 +1,142 @@
+// Package query is the last stage of the pipeline: it signs people in and answers
+// over HTTP what their agents spent, from the tables that the processor fills. It
+// promises exact sums, answers that agree with each other, and that nobody sees
+// another account's data. SQL is in package usage, tokens in package auth.
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"sync"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/klauspost/compress/gzip"
+
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/openapi"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// Server answers the requests of the query tier. It holds no state but caches, so
+// any number of replicas may run.
+type Server struct {
+	usage    *usage.Store
+	accounts *account.Store
+	hasher   *account.Hasher
+	signIn   *auth.SignIn
+	tokens   *auth.Tokens
+	keys     *auth.Keys
+	document []byte
+
+	now     func() time.Time
+	log     *slog.Logger
+	metrics *metrics
+	gzips   sync.Pool
+	engine  *gin.Engine
+}
+
+// New returns a Server. It does not touch the database.
+func New(config Config) (*Server, error) {
+	config = config.withDefaults()
+	if err := config.validate(); err != nil {
+		return nil, err
+	}
+	document, err := openapi.JSON()
+	if err != nil {
+		return nil, err
+	}
+	s := &Server{
+		usage:    usage.NewStore(config.Pool, config.StatementTimeout),
+		accounts: account.NewStore(config.Pool, config.Now),
+		hasher:   account.NewHasher(config.ConcurrentSignIns),
+		tokens:   auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
+		keys:     config.Keys,
+		document: document,
+		now:      config.Now,
+		log:      config.Log,
+		metrics:  newMetrics(config.Metrics),
+		gzips:    sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
+	}
+	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now))
+	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
+		return nil, err
+	}
+	return s, nil
+}
+
+// Handler answers the requests. It is safe for concurrent use.
+func (s *Server) Handler() http.Handler { return s.engine }
+
+// Ready returns nil when the database answers and its tables are there.
+func (s *Server) Ready(ctx context.Context) error { return s.usage.Ping(ctx) }
+
+func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
+	gin.SetMode(gin.ReleaseMode)
+	e := gin.New()
+	// An agent's name may hold any character: %2F in a path is a part of it.
+	e.UseRawPath = true
+	e.RedirectTrailingSlash = false
+	e.HandleMethodNotAllowed = true
+	if err := e.SetTrustedProxies(trustedProxies); err != nil {
+		return nil, fmt.Errorf("query: trusted proxies: %w", err)
+	}
+	e.Use(identify, secure, s.measure, s.compress, s.rescue)
+	e.NoRoute(s.adapt(notFound))
+	e.NoMethod(s.adapt(methodNotAllowed))
+	s.routes(e)
+	return e, nil
+}
+
+// routes lists every endpoint, in the order of the OpenAPI document.
+func (s *Server) routes(e *gin.Engine) {
+	open := func(method, path string, h handler) { e.Handle(method, path, s.adapt(h)) }
+	viewer := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Viewer, h))) }
+
+	viewer(http.MethodGet, "/v1/events", s.listEvents)
+	viewer(http.MethodGet, "/v1/events/:id", s.event)
+	viewer(http.MethodGet, "/v1/agents", s.listAgents)
+	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
+	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
+	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
+
+	open(http.MethodPost, "/v1/auth/login", s.login)
+	viewer(http.MethodGet, "/v1/auth/me", s.me)
+	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
+	open(http.MethodGet, "/openapi.json", s.openapi)
+}
+
+func notFound(*call) error {
+	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are listed in /openapi.json.")
+}
+
+func methodNotAllowed(c *call) error {
+	return problem.New(problem.MethodNotAllowed,
+		"This address takes other methods: "+c.Writer.Header().Get("Allow")+".")
+}
+
+// openapi answers the OpenAPI document.
+func (s *Server) openapi(c *call) error {
+	c.Header("Cache-Control", "public, max-age=300")
+	c.Data(http.StatusOK, "application/json", s.document)
+	return nil
+}
+
+// storeError makes of an error of the store what a client may see.
+func storeError(err error, what string) error {
+	switch {
+	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound):
+		return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
+	case errors.Is(err, usage.ErrTooManyRows):
+		return problem.FromFaults([]fault{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})
+	case errors.Is(err, usage.ErrTimeout):
+		return &problem.Problem{Code: problem.Internal, RetryAfter: 5 * time.Second,
+			Detail: "The question took too long to answer. Narrow from and to, or ask again later."}
+	}
+	return err
+}

@@ -1,0 +1,257 @@
+package query_test
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// password of every user in the tests.
+const password = "correct horse battery"
+
+// world is a running query tier with two accounts that know nothing of each
+// other.
+type world struct {
+	t        *testing.T
+	pool     *pgxpool.Pool
+	url      string
+	now      time.Time
+	registry *prometheus.Registry
+	keys     *auth.Keys
+	alice    *person
+	bob      *person
+}
+
+// person is the owner of an account, signed in.
+type person struct {
+	*world
+	account schema.ID
+	user    account.User
+	token   string
+}
+
+func newWorld(t *testing.T, pool *pgxpool.Pool) *world {
+	t.Helper()
+	// A whole second, so that times come back as they went in.
+	w := &world{t: t, pool: pool, now: time.Now().UTC().Truncate(time.Second), registry: prometheus.NewRegistry()}
+	w.keys = newKeys(t)
+	server, err := query.New(query.Config{
+		Pool: pool, Keys: w.keys, Log: slog.New(slog.DiscardHandler), Metrics: w.registry,
+	})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := server.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	front := httptest.NewServer(server.Handler())
+	t.Cleanup(front.Close)
+	w.url = front.URL
+	w.alice, w.bob = w.person("alice@example.com"), w.person("bob@example.com")
+	return w
+}
+
+func newKeys(t *testing.T) *auth.Keys {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "jwt.pem")
+	if err := auth.CreateKeyFile(path); err != nil {
+		t.Fatal(err)
+	}
+	keys, err := auth.LoadKeys(path)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return keys
+}
+
+// person makes an account with an owner and signs the owner in.
+func (w *world) person(email string) *person {
+	w.t.Helper()
+	store := account.NewStore(w.pool, time.Now)
+	a, err := store.CreateAccount(w.t.Context(), "Account of "+email, account.Enterprise)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	p := &person{world: w, account: a.ID}
+	p.user = p.colleague(email, account.Owner)
+	p.token = w.signIn(email)
+	return p
+}
+
+// colleague makes another user of the person's account.
+func (p *person) colleague(email string, role account.Role) account.User {
+	p.t.Helper()
+	hash, err := account.NewHasher(1).Hash(p.t.Context(), password)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	user, err := account.NewStore(p.pool, time.Now).CreateUser(p.t.Context(), p.account, email, hash, role)
+	if err != nil {
+		p.t.Fatal(err)
+	}
+	return user
+}
+
+func (w *world) signIn(email string) (token string) {
+	w.t.Helper()
+	answer := w.send("", http.MethodPost, "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))
+	var reply struct{ Token string }
+	answer.decode(http.StatusOK, &reply)
+	return reply.Token
+}
+
+// answer is what the server said, already held to the OpenAPI document.
+type answer struct {
+	t      *testing.T
+	what   string
+	status int
+	header http.Header
+	body   []byte
+}
+
+// get asks with the person's token.
+func (p *person) get(path string) *answer {
+	p.t.Helper()
+	return p.send(p.token, http.MethodGet, path, "")
+}
+
+// send sends one request. Every answer is checked against the OpenAPI document.
+func (w *world) send(token, method, path, body string) *answer {
+	w.t.Helper()
+	request, err := http.NewRequestWithContext(w.t.Context(), method, w.url+path, strings.NewReader(body))
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if token != "" {
+		request.Header.Set("Authorization", "Bearer "+token)
+	}
+	if body != "" {
+		request.Header.Set("Content-Type", "application/json")
+	}
+	return w.do(request)
+}
+
+func (w *world) do(request *http.Request) *answer {
+	w.t.Helper()
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer response.Body.Close()
+	body, err := io.ReadAll(response.Body)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	a := &answer{t: w.t, what: request.Method + " " + request.URL.RequestURI(), status: response.StatusCode, header: response.Header, body: body}
+	holdToDocument(w.t, request, a)
+	return a
+}
+
+// decode reads the body of an answer that has to have this status.
+func (a *answer) decode(status int, v any) {
+	a.t.Helper()
+	a.want(status)
+	decoder := json.NewDecoder(bytes.NewReader(a.body))
+	decoder.UseNumber()
+	if err := decoder.Decode(v); err != nil {
+		a.t.Fatalf("%s: %v in %s", a.what, err, a.body)
+	}
+}
+
+func (a *answer) want(status int) {
+	a.t.Helper()
+	if a.status != status {
+		a.t.Fatalf("%s = %d, want %d: %s", a.what, a.status, status, a.body)
+	}
+}
+
+// refusal is the part of a problem that tests look at.
+type refusal struct {
+	Title  string
+	Code   string
+	Detail string
+	Errors []schema.Fault
+}
+
+// refused checks the status and returns the problem.
+func (a *answer) refused(status int) refusal {
+	a.t.Helper()
+	var r refusal
+	a.decode(status, &r)
+	if got := a.header.Get("Content-Type"); got != "application/problem+json" {
+		a.t.Errorf("%s: Content-Type %q", a.what, got)
+	}
+	return r
+}
+
+// store inserts events as the processor would.
+func (w *world) store(events ...schema.Event) {
+	w.t.Helper()
+	insertEvents(w.t.Context(), w.t, w.pool, events)
+}
+
+func insertEvents(ctx context.Context, t *testing.T, pool *pgxpool.Pool, events []schema.Event) {
+	t.Helper()
+	columns := []string{
+		"ts", "account_id", "event_id", "received_at", "agent", "provider", "model", "session_id", "session_implicit",
+		"status", "error_type", "step", "user_id", "parent_event_id", "input_tokens", "output_tokens",
+		"cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens", "latency_ms",
+		"cost_nano_usd", "cost_source", "price_id", "cost_breakdown", "tags", "metadata", "idempotency_key",
+		"kafka_partition", "kafka_offset",
+	}
+	rows := make([][]any, len(events))
+	for i, e := range events {
+		rows[i] = []any{
+			e.Time, e.AccountID, e.ID, e.ReceivedAt, e.Agent, e.Provider, e.Model, e.SessionID, e.SessionImplicit,
+			string(e.Status), orNull(e.ErrorType), orNull(e.Step), orNull(e.UserID), parentOrNull(e.Parent), e.InputTokens, e.OutputTokens,
+			e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens, latencyOrNull(e.LatencyMS),
+			int64(e.Cost), string(e.Source), orNull(e.PriceID), jsonOrNull(e.Breakdown), e.Tags, jsonOrNull(e.Metadata), orNull(e.IdempotencyKey),
+			0, int64(i),
+		}
+	}
+	if _, err := pool.CopyFrom(ctx, []string{"events"}, columns, copyRows(rows)); err != nil {
+		t.Fatal(err)
+	}
+}
+
+// newEvent returns an event of the person's account with every field set.
+func (p *person) newEvent(change func(*schema.Event)) schema.Event {
+	at := p.now.Add(-time.Minute)
+	e := schema.Event{
+		ID: schema.NewID(at), AccountID: p.account, Agent: "support-bot", Provider: "openai", Model: "gpt-4o",
+		SessionID: "ses_one", Time: at, ReceivedAt: at.Add(time.Millisecond), InputTokens: 1200, OutputTokens: 350,
+		CacheReadTokens: 200, CacheWriteTokens: 20, CacheWrite1hTokens: 2, ReasoningTokens: 50, LatencyMS: 640,
+		Cost: 6_500_000, Source: schema.CostCalculated, PriceID: "openai/gpt-4o@2024-10-01", Status: schema.StatusOK,
+		Breakdown: []byte(`[{"kind":"input","tokens":1200,"rate_usd_per_mtok":2.5,"cost_usd":0.003,"tier":"base","rule":"equals gpt-4o"}]`),
+	}
+	if change != nil {
+		change(&e)
+	}
+	return e
+}
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if code == 0 {
+		code = checkDocumentCovered()
+	}
+	os.Exit(code)
+}

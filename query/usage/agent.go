@@ -1,0 +1,115 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// ModelUsage is what an agent did with one model.
+type ModelUsage struct {
+	// Model is empty for events that named none.
+	Model string
+	Measures
+}
+
+// DayUsage is what an agent did on one UTC day, or on the part of it that lies in
+// the range.
+type DayUsage struct {
+	Start time.Time
+	Measures
+}
+
+// AgentDetail is an agent with its usage by model, the dearest first, and by day.
+type AgentDetail struct {
+	Agent
+	ByModel []*ModelUsage
+	Daily   []DayUsage
+}
+
+const selectAgentSeen = `
+SELECT count(DISTINCT session_id), min(ts), max(ts)
+FROM events WHERE account_id = $1 AND agent = $2 AND ts >= $3 AND ts < $4`
+
+const selectAgentKnown = `
+SELECT EXISTS (SELECT FROM usage_daily WHERE account_id = $1 AND agent = $2)`
+
+// Agent returns what one agent did in a range. It returns ErrNotFound for an agent
+// that never sent an event, and zeros for one that sent none in the range.
+func (s *Store) Agent(ctx context.Context, accountID schema.ID, agentName string, r Range) (AgentDetail, error) {
+	detail := AgentDetail{Agent: Agent{Name: agentName}}
+	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
+		bounds := r.splitByDay()
+		answer, err := analyse(ctx, tx, accountID, &Question{Bounds: bounds, Agent: &agentName, ByModel: true})
+		if err != nil {
+			return err
+		}
+		detail.add(&answer, bounds)
+		if answer.Totals.Events == 0 {
+			return mustExist(ctx, tx, accountID, agentName)
+		}
+		return tx.QueryRow(ctx, selectAgentSeen, accountID, agentName, r.From, r.To).
+			Scan(&detail.Sessions, &detail.FirstSeen, &detail.LastSeen)
+	})
+	if err != nil {
+		return AgentDetail{}, fmt.Errorf("find agent: %w", err)
+	}
+	return detail, nil
+}
+
+func mustExist(ctx context.Context, tx pgx.Tx, accountID schema.ID, agentName string) error {
+	var known bool
+	if err := tx.QueryRow(ctx, selectAgentKnown, accountID, agentName).Scan(&known); err != nil {
+		return err
+	}
+	if !known {
+		return ErrNotFound
+	}
+	return nil
+}
+
+// splitByDay returns the bounds of r and every UTC midnight between them.
+func (r Range) splitByDay() []time.Time {
+	const day = 24 * time.Hour
+	bounds := []time.Time{r.From}
+	for t := r.From.Truncate(day).Add(day); t.Before(r.To); t = t.Add(day) {
+		bounds = append(bounds, t)
+	}
+	return append(bounds, r.To)
+}
+
+// add spreads the rows of an answer by model and day.
+func (d *AgentDetail) add(answer *Answer, bounds []time.Time) {
+	d.Daily = make([]DayUsage, len(bounds)-1)
+	for i := range d.Daily {
+		d.Daily[i].Start = bounds[i]
+	}
+	models := map[string]*ModelUsage{}
+	for i := range answer.Rows {
+		row := &answer.Rows[i]
+		model := models[*row.Model]
+		if model == nil {
+			model = &ModelUsage{Model: *row.Model}
+			models[*row.Model] = model
+			d.ByModel = append(d.ByModel, model)
+		}
+		model.Add(&row.Measures)
+		d.Daily[row.Slot-1].Add(&row.Measures)
+		d.Measures.Add(&row.Measures)
+	}
+	slices.SortFunc(d.ByModel, func(a, b *ModelUsage) int {
+		return cmp.Or(b.CostUSD.Cmp(&a.CostUSD.Sum), cmp.Compare(a.Model, b.Model))
+	})
+	for model := range models {
+		if model != "" {
+			d.Models = append(d.Models, model)
+		}
+	}
+	slices.Sort(d.Models)
+}

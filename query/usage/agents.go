@@ -1,0 +1,143 @@
+package usage
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// Agent is what an agent did between two times.
+type Agent struct {
+	Name string
+	Measures
+	Sessions            int64
+	FirstSeen, LastSeen Time
+	Models              []string
+	// SortKey is what the list is ordered by, before the name.
+	SortKey Sum
+}
+
+// AgentOrder is what a list of agents is ordered by.
+type AgentOrder string
+
+// The orders of agents.
+const (
+	AgentsByCost     AgentOrder = "cost_usd"
+	AgentsByEvents   AgentOrder = "events"
+	AgentsByName     AgentOrder = "name"
+	AgentsByLastSeen AgentOrder = "last_seen"
+)
+
+// AgentQuery says which agents are wanted.
+type AgentQuery struct {
+	// Range is when the events happened.
+	Range Range
+	// Text is a part of the name, in any case of letters; Name is all of it. Nil
+	// filters nothing.
+	Text, Name *string
+	Order      AgentOrder
+	Descending bool
+	// After is the agent that the page follows, nil for the first page.
+	After *AgentPosition
+	Limit int
+}
+
+// AgentPosition is an agent's place in the list.
+type AgentPosition struct {
+	SortKey string
+	Name    string
+}
+
+// Range is a span of time that starts and ends at a quarter of an hour, which is
+// what the usage relations can tell apart.
+type Range struct{ From, To time.Time }
+
+// NewRange returns the least Range that holds from to to.
+func NewRange(from, to time.Time) Range {
+	r := Range{From: from.Truncate(quarter), To: to.Truncate(quarter)}
+	if r.To.Before(to) {
+		r.To = r.To.Add(quarter)
+	}
+	return r
+}
+
+// days returns the whole UTC days inside r. What is left of r lies before and
+// after them; without a whole day all of it lies before.
+func (r Range) days() (from, to time.Time) {
+	const day = 24 * time.Hour
+	from, to = r.From.Truncate(day), r.To.Truncate(day)
+	if from.Before(r.From) {
+		from = from.Add(day)
+	}
+	if !from.Before(to) {
+		return r.To, r.To
+	}
+	return from, to
+}
+
+// agentParts takes whole days from the daily relation and the rest from the
+// quarter hours, so that a month costs some thirty rows for each group and any
+// range is exact.
+const agentParts = `
+WITH parts AS (
+	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $4 AND bucket < $5
+	UNION ALL
+	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $4
+	UNION ALL
+	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $5 AND bucket < $3
+), seen AS (
+	SELECT agent, count(DISTINCT session_id) AS sessions, min(ts) AS first_seen, max(ts) AS last_seen
+	FROM events WHERE account_id = $1 AND ts >= $2 AND ts < $3 AND ($7::text IS NULL OR agent = $7)
+	GROUP BY agent
+), totals AS (
+	SELECT agent,` + usageColumns + `,
+		coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model <> ''), '{}') AS models
+	FROM parts
+	WHERE ($6::text IS NULL OR strpos(lower(agent), lower($6)) > 0) AND ($7::text IS NULL OR agent = $7)
+	GROUP BY agent
+), keyed AS (
+	SELECT agent COLLATE "C" AS name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
+		latency_count, latency_sum_ms, latency_max_ms, latencies, coalesce(sessions, 0) AS sessions, first_seen, last_seen, models,
+		CASE $8 WHEN 'cost_usd' THEN cost_usd WHEN 'events' THEN events::numeric
+			WHEN 'last_seen' THEN trunc(extract(epoch FROM last_seen) * 1000000) ELSE 0 END AS sort_key
+	FROM totals LEFT JOIN seen USING (agent)
+)
+SELECT name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
+	latency_count, latency_sum_ms, latency_max_ms, latencies, sessions, first_seen, last_seen, models, sort_key
+FROM keyed`
+
+const selectAgentsUp = agentParts + `
+WHERE $9::numeric IS NULL OR (sort_key, name) > ($9, $10)
+ORDER BY sort_key, name LIMIT $11`
+
+const selectAgentsDown = agentParts + `
+WHERE $9::numeric IS NULL OR (sort_key, name) < ($9, $10)
+ORDER BY sort_key DESC, name DESC LIMIT $11`
+
+// Agents returns a page of agents with what they did.
+func (s *Store) Agents(ctx context.Context, accountID schema.ID, q *AgentQuery) ([]Agent, error) {
+	statement := selectAgentsUp
+	if q.Descending {
+		statement = selectAgentsDown
+	}
+	var afterKey, afterName *string
+	if q.After != nil {
+		afterKey, afterName = &q.After.SortKey, &q.After.Name
+	}
+	dayFrom, dayTo := q.Range.days()
+	var agents []Agent
+	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
+		rows, _ := tx.Query(ctx, statement, accountID, q.Range.From, q.Range.To, dayFrom, dayTo,
+			q.Text, q.Name, string(q.Order), afterKey, afterName, q.Limit)
+		agents, err = pgx.CollectRows(rows, pgx.RowToStructByName[Agent])
+		return err
+	})
+	if err != nil {
+		return nil, fmt.Errorf("list agents: %w", err)
+	}
+	return agents, nil
+}

@@ -1,0 +1,182 @@
+package usage
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// Question is what an analysis is asked.
+type Question struct {
+	// Bounds are the bounds of the buckets, as Buckets returns them.
+	Bounds []time.Time
+	// ByAgent, ByModel and ByProvider say what to group by.
+	ByAgent, ByModel, ByProvider bool
+	// Agent, Model and Provider filter when they are not nil.
+	Agent, Model, Provider *string
+	// Fill adds the buckets in which a group has no event.
+	Fill bool
+}
+
+// Group names what a row is about. A part that the question does not group by
+// is nil; an event without model or provider has the empty name.
+type Group struct {
+	Agent, Model, Provider *string
+}
+
+// Row is one bucket of one group. Slot counts the buckets from 1.
+type Row struct {
+	Slot int
+	Group
+	Measures
+}
+
+// Answer is what an analysis found. Rows are in the order of time, then of the
+// group's names.
+type Answer struct {
+	Rows   []Row
+	Totals Measures
+	// CompleteUntil is the time up to which everything that was accepted is in
+	// the answer; zero when that is not known.
+	CompleteUntil Time
+}
+
+// usageColumns sums the measures of any of the usage relations.
+const usageColumns = `
+	sum(events)::bigint AS events, sum(errors)::bigint AS errors, sum(unpriced_events)::bigint AS unpriced_events,
+	sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(cache_read_tokens) AS cache_read_tokens,
+	sum(cost_nano_usd) AS cost_usd,
+	sum(latency_count)::bigint AS latency_count, sum(latency_sum_ms) AS latency_sum_ms,
+	coalesce(max(latency_max_ms), 0) AS latency_max_ms, sum(latency_histogram) AS latencies`
+
+const (
+	analyticsHead = `
+SELECT width_bucket(bucket, $4::timestamptz[]) AS slot,
+	CASE WHEN $5 THEN agent END AS agent, CASE WHEN $6 THEN model END AS model, CASE WHEN $7 THEN provider END AS provider,` +
+		usageColumns + `
+FROM `
+	analyticsTail = `
+WHERE account_id = $1 AND bucket >= $2 AND bucket < $3
+	AND ($8::text IS NULL OR agent = $8)
+	AND ($9::text IS NULL OR model = $9)
+	AND ($10::text IS NULL OR provider = $10)
+GROUP BY 1, 2, 3, 4
+LIMIT $11`
+
+	selectDaily    = analyticsHead + `usage_daily` + analyticsTail
+	selectHourly   = analyticsHead + `usage_hourly` + analyticsTail
+	selectQuarters = analyticsHead + `usage_15m` + analyticsTail
+)
+
+// Analyse adds up the usage of an account. It returns ErrTooManyRows when the
+// answer would have more than MaxBuckets rows.
+func (s *Store) Analyse(ctx context.Context, accountID schema.ID, q *Question) (Answer, error) {
+	var answer Answer
+	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
+		answer, err = analyse(ctx, tx, accountID, q)
+		return err
+	})
+	if err != nil {
+		return Answer{}, fmt.Errorf("analyse usage: %w", err)
+	}
+	return answer, nil
+}
+
+func analyse(ctx context.Context, tx pgx.Tx, accountID schema.ID, q *Question) (answer Answer, err error) {
+	from, to := q.Bounds[0], q.Bounds[len(q.Bounds)-1]
+	rows, _ := tx.Query(ctx, statementFor(q.Bounds), accountID, from, to, q.Bounds,
+		q.ByAgent, q.ByModel, q.ByProvider, q.Agent, q.Model, q.Provider, MaxBuckets+1)
+	if answer.Rows, err = pgx.CollectRows(rows, pgx.RowToStructByName[Row]); err != nil {
+		return Answer{}, err
+	}
+	if answer.CompleteUntil, err = completeUntil(ctx, tx, from, to); err != nil {
+		return Answer{}, err
+	}
+	for i := range answer.Rows {
+		answer.Totals.Add(&answer.Rows[i].Measures)
+	}
+	if q.Fill {
+		answer.Rows = fill(answer.Rows, q)
+	}
+	if len(answer.Rows) > MaxBuckets {
+		return Answer{}, ErrTooManyRows
+	}
+	slices.SortFunc(answer.Rows, compareRows)
+	return answer, nil
+}
+
+// statementFor chooses the coarsest relation whose buckets never straddle a bound.
+func statementFor(bounds []time.Time) string {
+	switch {
+	case aligned(bounds, 24*time.Hour):
+		return selectDaily
+	case aligned(bounds, time.Hour):
+		return selectHourly
+	}
+	return selectQuarters
+}
+
+// aligned reports whether all bounds are whole multiples of d in UTC.
+func aligned(bounds []time.Time, d time.Duration) bool {
+	return !slices.ContainsFunc(bounds, func(t time.Time) bool { return t.Unix()%int64(d/time.Second) != 0 })
+}
+
+// fill adds a row of zeros where a group has none in a bucket. Without grouping
+// there is one group, even without an event. It stops one row after MaxBuckets.
+func fill(rows []Row, q *Question) []Row {
+	type place struct {
+		slot                   int
+		agent, model, provider string
+	}
+	at := func(slot int, g Group) place { return place{slot, name(g.Agent), name(g.Model), name(g.Provider)} }
+	groups, taken := map[place]Group{}, map[place]bool{}
+	for _, row := range rows {
+		groups[at(0, row.Group)] = row.Group
+		taken[at(row.Slot, row.Group)] = true
+	}
+	if !q.ByAgent && !q.ByModel && !q.ByProvider {
+		groups[place{}] = Group{}
+	}
+	buckets := len(q.Bounds) - 1
+	for _, group := range groups {
+		for slot := 1; slot <= buckets && len(rows) <= MaxBuckets; slot++ {
+			if !taken[at(slot, group)] {
+				rows = append(rows, Row{Slot: slot, Group: group})
+			}
+		}
+	}
+	return rows
+}
+
+func compareRows(a, b Row) int {
+	return cmp.Or(
+		cmp.Compare(a.Slot, b.Slot),
+		cmp.Compare(name(a.Agent), name(b.Agent)),
+		cmp.Compare(name(a.Model), name(b.Model)),
+		cmp.Compare(name(a.Provider), name(b.Provider)),
+	)
+}
+
+func name(part *string) string {
+	if part == nil {
+		return ""
+	}
+	return *part
+}
+
+// A bucket that got a late event is held back until it was computed again.
+const selectCompleteUntil = `
+SELECT CASE WHEN done.until > '-infinity' THEN least(done.until, late.since) END
+FROM (SELECT min(complete_until) AS until FROM kafka_offsets) AS done,
+	(SELECT min(bucket) AS since FROM late_buckets WHERE bucket >= $1 AND bucket < $2) AS late`
+
+func completeUntil(ctx context.Context, tx pgx.Tx, from, to time.Time) (until Time, err error) {
+	err = tx.QueryRow(ctx, selectCompleteUntil, from, to).Scan(&until)
+	return until, err
+}

@@ -1,0 +1,85 @@
+package usage
+
+import (
+	"context"
+	"encoding/binary"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+const selectEvent = `
+SELECT` + eventColumns + `, coalesce(cost_breakdown, '[]') AS cost_breakdown
+FROM events
+WHERE account_id = $1 AND event_id = $2 AND ts >= $3 AND ts < $4
+LIMIT 1`
+
+// Event returns one event. It returns ErrNotFound when the account has none of
+// this id.
+//
+// No index leads to an event by its id alone. The id says when the event came in,
+// and most happened within the hour before that; only for the others the rest of
+// the days that an event may be late is read.
+func (s *Store) Event(ctx context.Context, accountID, id schema.ID) (EventDetail, error) {
+	var event EventDetail
+	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
+		windows, err := likelyTimes(ctx, tx, accountID, id)
+		if err != nil {
+			return err
+		}
+		for _, w := range windows {
+			rows, _ := tx.Query(ctx, selectEvent, accountID, id, w.from, w.to)
+			event, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[EventDetail])
+			if !errors.Is(err, pgx.ErrNoRows) {
+				return err
+			}
+		}
+		return ErrNotFound
+	})
+	if err != nil {
+		return EventDetail{}, fmt.Errorf("find event: %w", err)
+	}
+	return event, nil
+}
+
+type window struct{ from, to time.Time }
+
+// likelyTimes returns where to look for an event, the likeliest first.
+func likelyTimes(ctx context.Context, tx pgx.Tx, accountID, id schema.ID) ([]window, error) {
+	arrival, err := arrivalOf(ctx, tx, accountID, id)
+	if err != nil {
+		return nil, err
+	}
+	if arrival.IsZero() {
+		from, to := AllTime()
+		return []window{{from, to}}, nil
+	}
+	// A minute more on both sides, for the clocks of several replicas.
+	oldest := arrival.Add(-schema.MaxEventAge - time.Minute)
+	newest := arrival.Add(schema.MaxEventAhead + time.Minute)
+	near := arrival.Add(-time.Hour)
+	return []window{{near, newest}, {oldest, near}}, nil
+}
+
+const selectFirstSeen = `
+SELECT first_seen FROM event_keys WHERE account_id = $1 AND event_id = $2`
+
+// arrivalOf returns about when an event arrived: what a UUIDv7 says, or, for an
+// id that was made from an idempotency key, what the table of recent keys says.
+// It returns the zero time when nobody knows.
+func arrivalOf(ctx context.Context, tx pgx.Tx, accountID, id schema.ID) (time.Time, error) {
+	if id[6]>>4 == 7 {
+		ms := binary.BigEndian.Uint64(id[:8]) >> 16
+		return time.UnixMilli(int64(ms)), nil
+	}
+	var seen time.Time
+	err := tx.QueryRow(ctx, selectFirstSeen, accountID, id).Scan(&seen)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return time.Time{}, err
+	}
+	return seen, nil
+}

@@ -1,0 +1,14 @@
+package usage
+
+import "github.com/outlayhq/outlay/schema"
+
+// EventID is the id of an event; its text form starts with "evt_".
+type EventID schema.ID
+
+// MarshalText returns the text form.
+func (id EventID) MarshalText() ([]byte, error) {
+	return schema.ID(id).AppendText(nil, schema.EventPrefix), nil
+}
+
+// String returns the text form.
+func (id EventID) String() string { return schema.ID(id).Text(schema.EventPrefix) }

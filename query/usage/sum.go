@@ -1,0 +1,98 @@
+package usage
+
+import (
+	"fmt"
+	"math/big"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Sum is a whole number of any size: the numeric that PostgreSQL makes of a sum
+// of bigints. In JSON and CSV it is written with all its digits.
+type Sum struct{ n big.Int }
+
+// ScanNumeric reads a numeric column. NULL is 0.
+func (s *Sum) ScanNumeric(v pgtype.Numeric) error {
+	s.n.SetInt64(0)
+	if !v.Valid {
+		return nil
+	}
+	if v.NaN || v.InfinityModifier != pgtype.Finite || v.Int == nil {
+		return fmt.Errorf("numeric is not a finite number")
+	}
+	s.n.Set(v.Int)
+	// Exp is negative for a numeric with decimals, which a sum of integers has
+	// only as zeros.
+	shift := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(v.Exp, -v.Exp))), nil)
+	if v.Exp >= 0 {
+		s.n.Mul(&s.n, shift)
+		return nil
+	}
+	var rest big.Int
+	s.n.QuoRem(&s.n, shift, &rest)
+	if rest.Sign() != 0 {
+		return fmt.Errorf("numeric is not a whole number")
+	}
+	return nil
+}
+
+// NewSum returns n as a Sum.
+func NewSum(n int64) (s Sum) {
+	s.n.SetInt64(n)
+	return s
+}
+
+// Add adds other to s.
+func (s *Sum) Add(other *Sum) { s.n.Add(&s.n, &other.n) }
+
+// String returns the number in decimal digits.
+func (s *Sum) String() string { return s.n.String() }
+
+// MarshalJSON writes the number with all its digits.
+func (s Sum) MarshalJSON() ([]byte, error) { return s.n.Append(nil, 10), nil }
+
+// USD is a sum of money. It is kept in nano-dollars and written in dollars.
+type USD struct{ Sum }
+
+// NewUSD returns an amount of nano-dollars.
+func NewUSD(nano int64) USD { return USD{NewSum(nano)} }
+
+// nanoDigits is how many decimals a nano-dollar has.
+const nanoDigits = 9
+
+// String returns the amount in dollars, exactly, without exponent and without
+// zeros at the end: "0.0000075", "12".
+func (u *USD) String() string { return string(u.append(nil)) }
+
+func (u *USD) append(dst []byte) []byte {
+	if u.n.Sign() < 0 {
+		dst = append(dst, '-')
+	}
+	digits := new(big.Int).Abs(&u.n).Append(nil, 10)
+	for len(digits) <= nanoDigits {
+		digits = append([]byte{'0'}, digits...)
+	}
+	whole, fraction := digits[:len(digits)-nanoDigits], digits[len(digits)-nanoDigits:]
+	for len(fraction) > 0 && fraction[len(fraction)-1] == '0' {
+		fraction = fraction[:len(fraction)-1]
+	}
+	dst = append(dst, whole...)
+	if len(fraction) == 0 {
+		return dst
+	}
+	return append(append(dst, '.'), fraction...)
+}
+
+// MarshalJSON writes the amount as a JSON number of dollars.
+func (u USD) MarshalJSON() ([]byte, error) { return u.append(nil), nil }
+
+// dividedBy returns s divided by n, rounded half up.
+func (s *Sum) dividedBy(n int64) int64 {
+	var twice big.Int
+	twice.Lsh(&s.n, 1)
+	twice.Add(&twice, big.NewInt(n))
+	return twice.Div(&twice, big.NewInt(2*n)).Int64()
+}
+
+// Cmp returns -1, 0 or 1 as s is less than, equal to or greater than other.
+func (s *Sum) Cmp(other *Sum) int { return s.n.Cmp(&other.n) }

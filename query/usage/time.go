@@ -1,0 +1,40 @@
+package usage
+
+import (
+	"time"
+
+	"github.com/jackc/pgx/v5/pgtype"
+)
+
+// Time is a time that is written in UTC with microseconds at most.
+type Time struct{ time.Time }
+
+// ScanTimestamptz reads a timestamptz column; NULL and the infinities are the
+// zero Time.
+func (t *Time) ScanTimestamptz(v pgtype.Timestamptz) error {
+	t.Time = time.Time{}
+	if v.Valid && v.InfinityModifier == pgtype.Finite {
+		t.Time = v.Time.UTC()
+	}
+	return nil
+}
+
+// timeLayout is RFC 3339 with as many decimals as there are, six at most.
+const timeLayout = "2006-01-02T15:04:05.999999Z"
+
+// String returns the time as RFC 3339 in UTC.
+func (t Time) String() string { return t.UTC().Format(timeLayout) }
+
+// MarshalJSON writes the time as RFC 3339 in UTC; the zero Time is null.
+func (t Time) MarshalJSON() ([]byte, error) {
+	if t.IsZero() {
+		return []byte("null"), nil
+	}
+	return []byte(`"` + t.String() + `"`), nil
+}
+
+// AllTime returns the times between which a question may lie: from 2000, since
+// when the offset of every time zone is a whole number of quarter hours.
+func AllTime() (from, to time.Time) {
+	return time.Date(2000, 1, 1, 0, 0, 0, 0, time.UTC), time.Date(2200, 1, 1, 0, 0, 0, 0, time.UTC)
+}
