@@ -1,0 +1,78 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"text/tabwriter"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// adminPool is enough for one command after the other.
+var adminPool = poolSettings{name: "admin", size: 2, timeouts: true}
+
+// withStore runs f with the accounts of the database.
+func (f databaseFlags) withStore(ctx context.Context, do func(*account.Store, *pgxpool.Pool) error) error {
+	pool, err := f.pool(ctx, adminPool)
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	return do(account.NewStore(pool, time.Now), pool)
+}
+
+type accountCommand struct {
+	Create accountCreateCommand `cmd:"" help:"Create an account with its first user and API key."`
+	List   accountListCommand   `cmd:"" help:"List accounts."`
+}
+
+type accountCreateCommand struct {
+	databaseFlags
+	Name     string `required:"" help:"Name of the account."`
+	Email    string `required:"" help:"E-mail address of its owner, who can sign in."`
+	Password string `help:"Password of the owner; one is made up and printed when left out. Prefer OUTLAY_PASSWORD_FILE."`
+	Plan     string `default:"enterprise" enum:"free,pro,enterprise" help:"Plan: free, pro or enterprise."`
+}
+
+// Run creates the account and prints what signs in.
+func (c *accountCreateCommand) Run(ctx context.Context) error {
+	return c.withStore(ctx, func(_ *account.Store, pool *pgxpool.Pool) error {
+		made, err := createAccount(ctx, pool, newAccount{name: c.Name, email: c.Email, password: c.Password, plan: account.Plan(c.Plan)})
+		if err != nil {
+			return err
+		}
+		fmt.Printf("account   %s\nemail     %s\npassword  %s\napi key   %s\n", made.id.Text(schema.AccountPrefix), made.Email, made.Password, made.APIKey)
+		return nil
+	})
+}
+
+type accountListCommand struct{ databaseFlags }
+
+// Run prints all accounts.
+func (c *accountListCommand) Run(ctx context.Context) error {
+	return c.withStore(ctx, func(store *account.Store, _ *pgxpool.Pool) error {
+		accounts, err := store.Accounts(ctx)
+		if err != nil {
+			return err
+		}
+		return table("ID\tNAME\tPLAN\tCREATED", len(accounts), func(i int) string {
+			a := accounts[i]
+			return fmt.Sprintf("%s\t%s\t%s\t%s", a.ID.Text(schema.AccountPrefix), a.Name, a.Plan, a.CreatedAt.Format(time.RFC3339))
+		})
+	})
+}
+
+// table prints rows under a header.
+func table(header string, n int, row func(i int) string) error {
+	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
+	fmt.Fprintln(w, header)
+	for i := range n {
+		fmt.Fprintln(w, row(i))
+	}
+	return w.Flush()
+}

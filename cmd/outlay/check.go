@@ -1,0 +1,136 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/schema/migrations"
+)
+
+type checkCommand struct {
+	databaseFlags
+	kafkaFlags
+}
+
+// errNotInOrder makes the command exit with 1; what is wrong was printed.
+var errNotInOrder = errors.New("not everything is in order")
+
+// Run prints one line for each thing looked at.
+func (c *checkCommand) Run(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(ctx, time.Minute)
+	defer cancel()
+	r := &checkReport{topics: c.topicNames}
+	conn, err := c.connect(ctx)
+	r.note("database", "answers", err)
+	if err == nil {
+		defer conn.Close(ctx) //nolint:errcheck // Nothing was written.
+		r.database(ctx, conn)
+	}
+	opts, err := c.options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(opts...)
+	if err != nil {
+		return fmt.Errorf("make the kafka client: %w", err)
+	}
+	defer client.Close()
+	r.kafka(ctx, client, conn)
+	if r.failed {
+		return errNotInOrder
+	}
+	return nil
+}
+
+type checkReport struct {
+	topics topicNames
+	failed bool
+}
+
+// note prints what was found, or what is wrong.
+func (r *checkReport) note(what, found string, err error) {
+	state := "ok"
+	if err != nil {
+		state, found, r.failed = "NOT OK", err.Error(), true
+	}
+	fmt.Fprintf(os.Stdout, "%-7s %-18s %s\n", state, what, found)
+}
+
+func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
+	state, err := migrations.Status(ctx, conn)
+	if err != nil {
+		r.note("schema", "", err)
+		return
+	}
+	if len(state.Pending) > 0 {
+		err = errors.New("not up to date; run outlay migrate")
+	}
+	r.note("schema", fmt.Sprintf("version %d", state.Current), err)
+	r.note("edition", editionMeaning(state.Server), nil)
+	late, err := scalar(ctx, conn, `SELECT count(*) FROM late_buckets`)
+	r.note("late aggregates", fmt.Sprintf("%d quarter hours wait for their refresh", late), err)
+	dead, err := scalar(ctx, conn, `SELECT count(*) FROM dead_letters`)
+	r.note("dead letters", fmt.Sprintf("%d records were put aside, see the topic %s", dead, r.topics.DeadLetters), err)
+}
+
+func editionMeaning(s migrations.Server) string {
+	text := fmt.Sprintf("%s, PostgreSQL %s", s.Edition, s.PostgresVersion)
+	switch s.Edition {
+	case migrations.Community:
+		return text + ", TimescaleDB " + s.TimescaleVersion
+	case migrations.Apache:
+		return text + ", TimescaleDB " + s.TimescaleVersion + ": no continuous aggregates, every answer is computed from the events"
+	}
+	return text + ": no hypertables and no continuous aggregates, for trying out only"
+}
+
+func scalar(ctx context.Context, conn *pgx.Conn, query string) (n int64, err error) {
+	err = conn.QueryRow(ctx, query).Scan(&n)
+	return n, err
+}
+
+const selectStoredOffsets = `SELECT partition, next_offset FROM kafka_offsets WHERE topic = $1`
+
+// kafka compares where the topic ends with what is stored. conn may be nil.
+func (r *checkReport) kafka(ctx context.Context, client *kgo.Client, conn *pgx.Conn) {
+	err := client.Ping(ctx)
+	r.note("brokers", "answer", err)
+	if err != nil {
+		return
+	}
+	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, r.topics.Topic, r.topics.DeadLetters)
+	if err == nil {
+		err = ends.Error()
+	}
+	r.note("topics", "exist", err)
+	if err != nil || conn == nil {
+		return
+	}
+	lag, err := r.storedLag(ctx, conn, ends)
+	r.note("lag", fmt.Sprintf("%d events are in Kafka and not stored yet", lag), err)
+}
+
+func (r *checkReport) storedLag(ctx context.Context, conn *pgx.Conn, ends kadm.ListedOffsets) (lag int64, err error) {
+	ends.Each(func(o kadm.ListedOffset) {
+		if o.Topic == r.topics.Topic {
+			lag += o.Offset
+		}
+	})
+	rows, _ := conn.Query(ctx, selectStoredOffsets, r.topics.Topic)
+	var (
+		partition int32
+		next      int64
+	)
+	_, err = pgx.ForEachRow(rows, []any{&partition, &next}, func() error {
+		lag -= next
+		return nil
+	})
+	return lag, err
+}

@@ -1,0 +1,107 @@
+package main
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	"github.com/outlayhq/outlay/ingest"
+	"github.com/outlayhq/outlay/processor"
+)
+
+// stopFlags say how a tier behind a load balancer stops.
+type stopFlags struct {
+	ShutdownDelay time.Duration `name:"shutdown-delay" default:"0s" help:"How long to go on answering after SIGTERM, while /readyz already fails. Set it to what the load balancer needs to notice."`
+}
+
+type ingestCommand struct {
+	listenFlags
+	stopFlags
+	databaseFlags
+	kafkaFlags
+	ingest.Config
+}
+
+// Run runs the ingest tier.
+func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
+	pool, err := c.pool(ctx, poolSettings{name: "ingest", size: ingestPool, timeouts: true})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	kafka, err := c.options()
+	if err != nil {
+		return err
+	}
+	registry := newRegistry()
+	t, err := newIngest(c.Config, pool, kafka, c.topicNames, registry, log)
+	if err != nil {
+		return err
+	}
+	p := &process{registry: registry, log: log, shutdownDelay: c.ShutdownDelay, writeTimeout: ingestWriteTimeout}
+	return p.runTier(ctx, c.listenFlags, t)
+}
+
+type processorCommand struct {
+	opsFlags
+	databaseFlags
+	kafkaFlags
+	processor.Config
+}
+
+// Run runs the processor.
+func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
+	pool, err := c.pool(ctx, poolSettings{name: "processor", size: processorPool, timeouts: true})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	kafka, err := c.options()
+	if err != nil {
+		return err
+	}
+	registry := newRegistry()
+	t, err := newProcessor(c.Config, pool, kafka, c.topicNames, registry, log)
+	if err != nil {
+		return err
+	}
+	p := &process{tiers: []*tier{t}, registry: registry, log: log}
+	if p.ops, err = bind(ctx, "--ops-listen", c.OpsListen); err != nil {
+		return err
+	}
+	log.InfoContext(ctx, "processor started", "ops", p.ops.Addr())
+	return p.run(ctx)
+}
+
+type queryCommand struct {
+	listenFlags
+	stopFlags
+	databaseFlags
+	JWTKeyFile string `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
+}
+
+// Run runs the query tier.
+func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
+	pool, err := c.pool(ctx, poolSettings{name: "query", size: queryPool, timeouts: true})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	registry := newRegistry()
+	t, err := newQuery(c.JWTKeyFile, pool, registry, log)
+	if err != nil {
+		return err
+	}
+	p := &process{registry: registry, log: log, shutdownDelay: c.ShutdownDelay, writeTimeout: queryWriteTimeout}
+	return p.runTier(ctx, c.listenFlags, t)
+}
+
+// runTier runs an HTTP tier on its own two listeners.
+func (p *process) runTier(ctx context.Context, f listenFlags, t *tier) error {
+	p.tiers, p.handler = []*tier{t}, t.handler
+	if err := p.bind(ctx, f); err != nil {
+		return err
+	}
+	p.log.InfoContext(ctx, t.name+" started", "listen", p.public.Addr(), "ops", p.ops.Addr())
+	return p.run(ctx)
+}

@@ -1,0 +1,75 @@
+package main
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// credentialsFile holds what the first start has printed, in the data directory.
+const credentialsFile = "credentials.json"
+
+// firstAccount makes an account, a user and an API key when the database has no
+// account yet, and keeps them in credentials.json. Otherwise it returns nil.
+func (c *upCommand) firstAccount(ctx context.Context, pool *pgxpool.Pool, base string) (*credentials, error) {
+	accounts, err := account.NewStore(pool, time.Now).Accounts(ctx)
+	if err != nil || len(accounts) > 0 {
+		return nil, err
+	}
+	made, err := createAccount(ctx, pool, newAccount{
+		name: "My company", email: "owner@outlay.local", plan: account.Enterprise,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("make the first account: %w", err)
+	}
+	made.BaseURL = base
+	text, err := json.MarshalIndent(made, "", "  ")
+	if err != nil {
+		return nil, fmt.Errorf("write credentials: %w", err)
+	}
+	if err := os.WriteFile(filepath.Join(c.DataDir, credentialsFile), append(text, '\n'), 0o600); err != nil {
+		return nil, fmt.Errorf("write credentials: %w", err)
+	}
+	return &made, nil
+}
+
+// announce says where everything is, once it is ready.
+func (c *upCommand) announce(ctx context.Context, p *process, first *credentials) {
+	for ctx.Err() == nil && !p.ready(ctx) {
+		time.Sleep(20 * time.Millisecond)
+	}
+	if ctx.Err() != nil {
+		return
+	}
+	base := "http://" + p.public.Addr().String()
+	var b strings.Builder
+	fmt.Fprintf(&b, "\nOutlay is ready.\n\n  API and dashboard  %s\n  operations         http://%s/metrics\n", base, p.ops.Addr())
+	// A later start shows no secret again: the file has it.
+	key := "$(sed -n 's/.*\"api_key\": \"\\(.*\\)\".*/\\1/p' " + filepath.Join(c.DataDir, credentialsFile) + ")"
+	if first != nil {
+		key = first.APIKey
+		fmt.Fprintf(&b, "\n  email              %s\n  password           %s\n  API key            %s\n", first.Email, first.Password, first.APIKey)
+		fmt.Fprintf(&b, "\n  These are shown once and kept in %s.\n", filepath.Join(c.DataDir, credentialsFile))
+	}
+	fmt.Fprintf(&b, "\nTrack a first event:\n\n  curl %s/v1/track -H \"Authorization: Bearer %s\" -H 'Content-Type: application/json' \\\n"+
+		"    -d '{\"agent\":\"my-agent\",\"model\":\"gpt-4o\",\"input_tokens\":1200,\"output_tokens\":300}'\n\n", base, key)
+	fmt.Print(b.String())
+}
+
+// ready reports whether every tier is.
+func (p *process) ready(ctx context.Context) bool {
+	for _, c := range p.checks() {
+		if c.ready(ctx) != nil {
+			return false
+		}
+	}
+	return true
+}

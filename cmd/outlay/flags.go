@@ -1,0 +1,178 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/sasl"
+	"github.com/twmb/franz-go/pkg/sasl/plain"
+	"github.com/twmb/franz-go/pkg/sasl/scram"
+
+	"github.com/outlayhq/outlay/schema/wire"
+)
+
+func newLogger(w io.Writer, level, format string) *slog.Logger {
+	var l slog.Level
+	if err := l.UnmarshalText([]byte(level)); err != nil {
+		panic("BUG: kong let an unknown log level pass: " + level)
+	}
+	options := &slog.HandlerOptions{Level: l}
+	if format == "json" {
+		return slog.New(slog.NewJSONHandler(w, options))
+	}
+	return slog.New(slog.NewTextHandler(w, options))
+}
+
+// readSecret returns the content of a file without the line break at its end.
+func readSecret(path string) (string, error) {
+	text, err := os.ReadFile(path)
+	if err != nil {
+		return "", fmt.Errorf("read secret: %w", err)
+	}
+	return strings.TrimRight(string(text), "\r\n"), nil
+}
+
+// listenFlags are the two addresses of every tier that serves HTTP.
+type listenFlags struct {
+	Listen string `default:"127.0.0.1:8080" help:"Address of the public listener."`
+	opsFlags
+}
+
+type opsFlags struct {
+	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Address for operators only: /metrics, /healthz, /readyz, /debug/pprof."`
+}
+
+// databaseFlags say where the database is.
+type databaseFlags struct {
+	DatabaseURL string `name:"database-url" required:"" placeholder:"URL" help:"PostgreSQL or TimescaleDB: postgres://user:password@host:5432/outlay."`
+}
+
+// connect opens one connection, for upkeep that takes as long as it takes.
+func (f databaseFlags) connect(ctx context.Context) (*pgx.Conn, error) {
+	cfg, err := pgx.ParseConfig(f.DatabaseURL)
+	if err != nil {
+		return nil, errBadDatabaseURL
+	}
+	cfg.RuntimeParams["application_name"] = "outlay-admin"
+	cfg.RuntimeParams["timezone"] = "UTC"
+	conn, err := pgx.ConnectConfig(ctx, cfg)
+	if err != nil {
+		return nil, fmt.Errorf("connect to the database: %w", err)
+	}
+	return conn, nil
+}
+
+// errBadDatabaseURL stands for pgx's own error, which may quote the password.
+var errBadDatabaseURL = errors.New("--database-url is not a valid address; it looks like postgres://user:password@host:5432/outlay")
+
+// poolSettings are what the tiers ask of their connections.
+type poolSettings struct {
+	name     string
+	size     int32
+	timeouts bool // bound statements and locks; off for upkeep that takes long
+}
+
+// pool makes a connection pool. It does not connect yet.
+func (f databaseFlags) pool(ctx context.Context, s poolSettings) (*pgxpool.Pool, error) {
+	cfg, err := pgxpool.ParseConfig(f.DatabaseURL)
+	if err != nil {
+		return nil, errBadDatabaseURL
+	}
+	params := cfg.ConnConfig.RuntimeParams
+	params["application_name"] = "outlay-" + s.name
+	params["timezone"] = "UTC"
+	if s.timeouts {
+		params["statement_timeout"] = "30s"
+		params["lock_timeout"] = "5s"
+		params["idle_in_transaction_session_timeout"] = "10s"
+	}
+	cfg.MaxConns = s.size
+	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
+	return pgxpool.NewWithConfig(ctx, cfg)
+}
+
+// kafkaFlags say where the brokers are and how to talk to them.
+type kafkaFlags struct {
+	Brokers []string `name:"kafka-brokers" required:"" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, separated by commas."`
+	topicNames
+	kafkaAuthFlags
+}
+
+// topicNames let several installations share a Kafka.
+type topicNames struct {
+	Topic       string `name:"kafka-topic" default:"outlay.events.v1" help:"Topic of the events."`
+	DeadLetters string `name:"kafka-dead-letter-topic" default:"outlay.dead-letters.v1" help:"Topic for records that cannot be stored."`
+}
+
+// defaultTopics are the names that the flags default to.
+var defaultTopics = topicNames{Topic: wire.EventsTopic, DeadLetters: wire.DeadLettersTopic}
+
+// kafkaAuthFlags say how to talk to the brokers.
+type kafkaAuthFlags struct {
+	TLS          bool   `name:"kafka-tls" help:"Talk TLS to the brokers."`
+	TLSCA        string `name:"kafka-tls-ca" type:"existingfile" placeholder:"FILE" help:"PEM file with the certificate authority of the brokers, if it is not a public one."`
+	SASL         string `name:"kafka-sasl" default:"none" enum:"none,plain,scram-sha-256,scram-sha-512" help:"How to sign in: none, plain, scram-sha-256 or scram-sha-512."`
+	SASLUser     string `name:"kafka-sasl-user" placeholder:"NAME" help:"User name for the brokers."`
+	SASLPassword string `name:"kafka-sasl-password" placeholder:"PASSWORD" help:"Password for the brokers. Prefer OUTLAY_KAFKA_SASL_PASSWORD_FILE."`
+}
+
+// options are the franz-go options that every client of ours has.
+func (f kafkaFlags) options() ([]kgo.Opt, error) {
+	opts := []kgo.Opt{
+		kgo.SeedBrokers(f.Brokers...),
+		kgo.ClientID("outlay"),
+		// A broker that is gone is noticed by a failing dial, not by waiting.
+		kgo.DialTimeout(3 * time.Second),
+		kgo.MetadataMinAge(250 * time.Millisecond),
+	}
+	if f.TLS {
+		cfg, err := f.tls()
+		if err != nil {
+			return nil, err
+		}
+		opts = append(opts, kgo.DialTLSConfig(cfg))
+	}
+	if mechanism := f.mechanism(); mechanism != nil {
+		opts = append(opts, kgo.SASL(mechanism))
+	}
+	return opts, nil
+}
+
+func (f kafkaAuthFlags) tls() (*tls.Config, error) {
+	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
+	if f.TLSCA == "" {
+		return cfg, nil
+	}
+	pem, err := os.ReadFile(f.TLSCA)
+	if err != nil {
+		return nil, fmt.Errorf("read --kafka-tls-ca: %w", err)
+	}
+	cfg.RootCAs = x509.NewCertPool()
+	if !cfg.RootCAs.AppendCertsFromPEM(pem) {
+		return nil, errors.New("--kafka-tls-ca holds no certificate in PEM form")
+	}
+	return cfg, nil
+}
+
+func (f kafkaAuthFlags) mechanism() sasl.Mechanism {
+	switch f.SASL {
+	case "plain":
+		return plain.Auth{User: f.SASLUser, Pass: f.SASLPassword}.AsMechanism()
+	case "scram-sha-256":
+		return scram.Auth{User: f.SASLUser, Pass: f.SASLPassword}.AsSha256Mechanism()
+	case "scram-sha-512":
+		return scram.Auth{User: f.SASLUser, Pass: f.SASLPassword}.AsSha512Mechanism()
+	}
+	return nil
+}

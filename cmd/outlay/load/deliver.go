@@ -1,0 +1,118 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// answer is the tracking result, or one item of a batch's.
+type answer struct {
+	Status  int            `json:"status"`
+	CostUSD schema.NanoUSD `json:"cost_usd"`
+}
+
+type batchAnswer struct {
+	Results []answer `json:"results"`
+}
+
+// deliver sends n events until each has a clear answer, and counts it. Without
+// idempotency keys it sends once: a second time could record it twice.
+func (s *sender) deliver(ctx context.Context, first, n int, r *Report) {
+	pending := make([]int, n)
+	for i := range pending {
+		pending[i] = first + i
+	}
+	deadline := time.Now().Add(s.cfg.GiveUp)
+	for attempt := 0; ; attempt++ {
+		var wait time.Duration
+		pending, wait = s.attempt(ctx, pending, r)
+		if len(pending) == 0 {
+			return
+		}
+		if !s.cfg.Keys || ctx.Err() != nil || time.Now().After(deadline) {
+			r.Unknown += len(pending)
+			return
+		}
+		r.Retries++
+		select {
+		case <-ctx.Done():
+		case <-time.After(max(wait, min(50*time.Millisecond<<min(attempt, 5), time.Second))):
+		}
+	}
+}
+
+// attempt sends the events once and returns those without a clear answer, and how
+// long the service asks to wait.
+func (s *sender) attempt(ctx context.Context, events []int, r *Report) (unclear []int, wait time.Duration) {
+	answers, status, wait := s.post(ctx, events)
+	if answers == nil {
+		if status >= 400 && status < 500 && status != http.StatusTooManyRequests {
+			r.Refused += len(events)
+			return nil, 0
+		}
+		return events, wait
+	}
+	for i, a := range answers {
+		switch {
+		case a.Status == http.StatusOK:
+			r.Acknowledged++
+			r.Cost += a.CostUSD
+		case a.Status >= 400 && a.Status < 500 && a.Status != http.StatusTooManyRequests:
+			r.Refused++
+		default:
+			unclear = append(unclear, events[i])
+		}
+	}
+	return unclear, wait
+}
+
+// post sends one request. answers is nil when there is no answer for each event;
+// status is 0 when there is none at all.
+func (s *sender) post(ctx context.Context, events []int) (answers []answer, status int, wait time.Duration) {
+	path, body := "/v1/track", s.events.body(events[0])
+	if s.cfg.Batch > 1 {
+		path, body = "/v1/track/batch", s.events.batch(events)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, s.cfg.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		panic("BUG: the request cannot be made: " + err.Error())
+	}
+	req.Header.Set("Authorization", "Bearer "+s.cfg.APIKey)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.client.Do(req)
+	if err != nil {
+		return nil, 0, 0
+	}
+	defer resp.Body.Close() //nolint:errcheck // The body was read whole or is of no use.
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return nil, 0, 0
+	}
+	if resp.StatusCode != http.StatusOK && resp.StatusCode != http.StatusMultiStatus {
+		wait, _ = time.ParseDuration(resp.Header.Get("Retry-After") + "s")
+		return nil, resp.StatusCode, wait
+	}
+	return parseAnswers(text, s.cfg.Batch > 1, len(events)), resp.StatusCode, 0
+}
+
+func parseAnswers(text []byte, batch bool, n int) []answer {
+	if !batch {
+		a := answer{}
+		if json.Unmarshal(text, &a) != nil {
+			return nil
+		}
+		a.Status = http.StatusOK
+		return []answer{a}
+	}
+	var b batchAnswer
+	if json.Unmarshal(text, &b) != nil || len(b.Results) != n {
+		return nil
+	}
+	return b.Results
+}

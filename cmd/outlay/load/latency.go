@@ -1,0 +1,24 @@
+package load
+
+import (
+	"slices"
+	"time"
+)
+
+// Latencies are the times of single requests.
+type Latencies struct{ all []time.Duration }
+
+// Add notes one.
+func (l *Latencies) Add(d time.Duration) { l.all = append(l.all, d) }
+
+func (l *Latencies) merge(o Latencies) { l.all = append(l.all, o.all...) }
+
+// Quantile returns the latency that a share of q of the requests did not exceed;
+// 0 without any.
+func (l *Latencies) Quantile(q float64) time.Duration {
+	if len(l.all) == 0 {
+		return 0
+	}
+	slices.Sort(l.all)
+	return l.all[min(len(l.all)-1, int(q*float64(len(l.all))))]
+}

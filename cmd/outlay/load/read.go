@@ -1,0 +1,147 @@
+package load
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// reader asks the service what is stored.
+type reader struct {
+	cfg    Config
+	client *http.Client
+	token  string
+}
+
+// newReader signs in.
+func newReader(ctx context.Context, cfg Config, client *http.Client) (*reader, error) {
+	r := &reader{cfg: cfg, client: client}
+	body, err := json.Marshal(map[string]string{"email": cfg.Email, "password": cfg.Password})
+	if err != nil {
+		return nil, err
+	}
+	var answer struct {
+		Token string `json:"token"`
+	}
+	if err := r.call(ctx, http.MethodPost, "/v1/auth/login", body, &answer); err != nil {
+		return nil, fmt.Errorf("sign in: %w", err)
+	}
+	r.token = answer.Token
+	return r, nil
+}
+
+// pollInterval is how often the service is asked.
+const pollInterval = 200 * time.Millisecond
+
+// waitStored fills in what the service shows of the run, once it shows all that
+// was acknowledged and says that nothing is on its way any more, or when it makes
+// no progress for cfg.Wait.
+func (r *reader) waitStored(ctx context.Context, run string, report *Report) error {
+	acknowledged := time.Now()
+	progress := acknowledged
+	for {
+		stored, cost, err := r.stored(ctx, run)
+		switch {
+		case err != nil && time.Since(progress) > r.cfg.Wait:
+			return err
+		case err == nil:
+			if stored != report.Stored {
+				progress = time.Now()
+			}
+			report.Stored, report.StoredCost = stored, cost
+			if stored < report.Acknowledged {
+				break
+			}
+			if report.StoredAfter == 0 {
+				report.StoredAfter = time.Since(acknowledged)
+			}
+			if complete, err := r.completeUntil(ctx); err == nil && complete.After(acknowledged) {
+				report.Stored, report.StoredCost, err = r.stored(ctx, run)
+				return err
+			}
+		}
+		if time.Since(progress) > r.cfg.Wait {
+			return nil
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// stored sums events and money over the run's agents.
+func (r *reader) stored(ctx context.Context, run string) (events int, cost schema.NanoUSD, err error) {
+	query := url.Values{"q": {"load-" + run + "-"}, "limit": {"500"}}
+	for {
+		var page struct {
+			Data []struct {
+				Events  int         `json:"events"`
+				CostUSD json.Number `json:"cost_usd"`
+			} `json:"data"`
+			NextCursor *string `json:"next_cursor"`
+		}
+		if err := r.call(ctx, http.MethodGet, "/v1/agents?"+query.Encode(), nil, &page); err != nil {
+			return 0, 0, fmt.Errorf("read agents: %w", err)
+		}
+		for _, a := range page.Data {
+			events += a.Events
+			c, err := schema.ParseUSD(a.CostUSD.String())
+			if err != nil {
+				return 0, 0, fmt.Errorf("read cost: %w", err)
+			}
+			cost += c
+		}
+		if page.NextCursor == nil {
+			return events, cost, nil
+		}
+		query.Set("cursor", *page.NextCursor)
+	}
+}
+
+// completeUntil is the time up to which everything accepted is stored.
+func (r *reader) completeUntil(ctx context.Context) (time.Time, error) {
+	var answer struct {
+		CompleteUntil *time.Time `json:"complete_until"`
+	}
+	if err := r.call(ctx, http.MethodGet, "/v1/analytics/hourly", nil, &answer); err != nil {
+		return time.Time{}, err
+	}
+	if answer.CompleteUntil == nil {
+		return time.Time{}, errors.New("not known")
+	}
+	return *answer.CompleteUntil, nil
+}
+
+func (r *reader) call(ctx context.Context, method, path string, body []byte, answer any) error {
+	req, err := http.NewRequestWithContext(ctx, method, r.cfg.BaseURL+path, bytes.NewReader(body))
+	if err != nil {
+		return err
+	}
+	req.Header.Set("Content-Type", "application/json")
+	if r.token != "" {
+		req.Header.Set("Authorization", "Bearer "+r.token)
+	}
+	resp, err := r.client.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close() //nolint:errcheck // The body was read whole or is of no use.
+	text, err := io.ReadAll(resp.Body)
+	if err != nil {
+		return err
+	}
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("answered %d: %s", resp.StatusCode, text)
+	}
+	return json.Unmarshal(text, answer)
+}

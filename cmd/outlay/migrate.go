@@ -1,0 +1,71 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"os"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/schema/migrations"
+)
+
+type migrateCommand struct {
+	databaseFlags
+	topicFlags
+	KafkaBrokers    []string `name:"kafka-brokers" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, to make the topics as well."`
+	GrafanaPassword string   `name:"grafana-password" placeholder:"PASSWORD" help:"Password for the read-only role outlay_grafana. Prefer OUTLAY_GRAFANA_PASSWORD_FILE."`
+	Status          bool     `help:"Only say which version the schema has."`
+	topicNames
+	kafkaAuthFlags
+}
+
+// Run brings schema and topics up to date, or says where they stand.
+func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
+	conn, err := c.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx))
+	if c.Status {
+		return printStatus(ctx, conn)
+	}
+	if err := migrations.Up(ctx, conn, migrations.Options{GrafanaPassword: c.GrafanaPassword, Log: log}); err != nil {
+		return err
+	}
+	if len(c.KafkaBrokers) == 0 {
+		return printStatus(ctx, conn)
+	}
+	kafka, err := kafkaFlags{Brokers: c.KafkaBrokers, kafkaAuthFlags: c.kafkaAuthFlags}.options()
+	if err != nil {
+		return err
+	}
+	client, err := kgo.NewClient(kafka...)
+	if err != nil {
+		return fmt.Errorf("make the kafka client: %w", err)
+	}
+	defer client.Close()
+	if err := c.ensure(ctx, client, c.topicNames); err != nil {
+		return err
+	}
+	return printStatus(ctx, conn)
+}
+
+func printStatus(ctx context.Context, conn *pgx.Conn) error {
+	state, err := migrations.Status(ctx, conn)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(os.Stdout, "schema    version %d of %d\ndatabase  %s, PostgreSQL %s", state.Current, state.Latest, state.Server.Edition, state.Server.PostgresVersion)
+	if state.Server.TimescaleVersion != "" {
+		fmt.Fprintf(os.Stdout, ", TimescaleDB %s", state.Server.TimescaleVersion)
+	}
+	fmt.Fprintln(os.Stdout)
+	if len(state.Pending) > 0 {
+		fmt.Fprintf(os.Stdout, "pending   %s\n", strings.Join(state.Pending, ", "))
+	}
+	return nil
+}

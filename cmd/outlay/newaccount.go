@@ -1,0 +1,65 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// newAccount is what an account starts with.
+type newAccount struct {
+	name, email string
+	// password is made up when it is empty.
+	password string
+	plan     account.Plan
+}
+
+// credentials are shown once.
+type credentials struct {
+	BaseURL  string `json:"base_url,omitempty"`
+	APIKey   string `json:"api_key"`
+	Email    string `json:"email"`
+	Password string `json:"password"`
+
+	id schema.ID
+}
+
+// createAccount makes an account, its owner and a first API key: all or nothing.
+func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (credentials, error) {
+	if n.password == "" {
+		n.password = rand.Text()
+	}
+	if fault := account.EmailFault(n.email); fault != "" {
+		return credentials{}, errors.New("--email " + fault)
+	}
+	if fault := account.PasswordFault(n.password); fault != "" {
+		return credentials{}, errors.New("--password " + fault)
+	}
+	hash, err := account.NewHasher(1).Hash(ctx, n.password)
+	if err != nil {
+		return credentials{}, fmt.Errorf("hash password: %w", err)
+	}
+	made := credentials{Email: n.email, Password: n.password}
+	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		store := account.NewStore(tx, time.Now)
+		a, err := store.CreateAccount(ctx, n.name, n.plan)
+		if err != nil {
+			return err
+		}
+		made.id = a.ID
+		if _, err := store.CreateUser(ctx, a.ID, n.email, hash, account.Owner); err != nil {
+			return err
+		}
+		_, made.APIKey, err = store.CreateKey(ctx, a.ID, "first key", nil)
+		return err
+	})
+	return made, err
+}

@@ -1,0 +1,129 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"sync/atomic"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"golang.org/x/sync/errgroup"
+)
+
+// process is one or more tiers that run together in this process.
+type process struct {
+	tiers    []*tier
+	registry *prometheus.Registry
+	log      *slog.Logger
+
+	ops    net.Listener
+	public net.Listener // nil for the processor
+	// handler answers on public. writeTimeout bounds an answer of it.
+	handler      http.Handler
+	writeTimeout time.Duration
+	// shutdownDelay is how long the process goes on answering after it was told
+	// to stop, with /readyz failing, so that load balancers turn away first.
+	shutdownDelay time.Duration
+	stopping      atomic.Bool
+}
+
+// flushTimeout bounds the last step of a tier's stop.
+const flushTimeout = 10 * time.Second
+
+// run blocks until ctx ends or a tier fails. The stop order is: not ready any
+// more; the public listener drains; producers flush; background work ends (the
+// processor saves the batch in hand and leaves the group); the operations
+// listener goes last.
+func (p *process) run(ctx context.Context) error {
+	opsCtx, stopOps := context.WithCancel(context.WithoutCancel(ctx))
+	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
+	defer stopOps()
+	defer stopWork()
+
+	var ops errgroup.Group
+	ops.Go(func() error { return serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), opsWriteTimeout) })
+
+	work, workFailed := errgroup.WithContext(workCtx)
+	for _, t := range p.tiers {
+		if t.run != nil {
+			work.Go(func() error { return wrapTier(t, t.run(workFailed)) })
+		}
+	}
+
+	served := p.serve(ctx, workFailed)
+	flushed := p.flush(ctx)
+	stopWork()
+	worked := work.Wait()
+	stopOps()
+	return errors.Join(served, flushed, worked, ops.Wait())
+}
+
+// serve answers public requests until ctx ends or the background work fails.
+func (p *process) serve(ctx, workFailed context.Context) error {
+	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
+	defer stop()
+	go func() {
+		defer stop()
+		select {
+		case <-ctx.Done():
+		case <-workFailed.Done():
+			return
+		}
+		p.stopping.Store(true)
+		p.log.Info("stopping", "delay", p.shutdownDelay)
+		time.Sleep(p.shutdownDelay)
+	}()
+	if p.public == nil {
+		<-serveCtx.Done()
+		return nil
+	}
+	return serve(serveCtx, p.public, p.handler, p.writeTimeout)
+}
+
+func (p *process) flush(ctx context.Context) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
+	defer cancel()
+	var failed error
+	for _, t := range p.tiers {
+		if t.flush != nil {
+			failed = errors.Join(failed, wrapTier(t, t.flush(ctx)))
+		}
+	}
+	return failed
+}
+
+// bind takes the addresses of both listeners.
+func (p *process) bind(ctx context.Context, f listenFlags) (err error) {
+	if p.public, err = bind(ctx, "--listen", f.Listen); err != nil {
+		return err
+	}
+	if p.ops, err = bind(ctx, "--ops-listen", f.OpsListen); err != nil {
+		return errors.Join(err, p.public.Close())
+	}
+	return nil
+}
+
+// checks are what /readyz asks.
+func (p *process) checks() []check {
+	checks := []check{{"process", func(context.Context) error {
+		if p.stopping.Load() {
+			return errors.New("stopping")
+		}
+		return nil
+	}}}
+	for _, t := range p.tiers {
+		checks = append(checks, check{t.name, t.ready})
+	}
+	return checks
+}
+
+func wrapTier(t *tier, err error) error {
+	if err == nil || errors.Is(err, context.Canceled) {
+		return nil
+	}
+	return fmt.Errorf("%s: %w", t.name, err)
+}

@@ -1,0 +1,111 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/http"
+	"net/http/pprof"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promhttp"
+)
+
+// Timeouts of every listener. A client that sends or reads too slowly is cut off.
+const (
+	readHeaderTimeout = 5 * time.Second
+	readTimeout       = 15 * time.Second
+	idleTimeout       = 75 * time.Second
+	maxHeaderBytes    = 16 << 10
+	drainTimeout      = 15 * time.Second
+)
+
+// bind takes an address, so that a port that is taken is an error before
+// anything else has started. flag names the flag to mend.
+func bind(ctx context.Context, flag, address string) (net.Listener, error) {
+	var lc net.ListenConfig
+	l, err := lc.Listen(ctx, "tcp", address)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", flag, err)
+	}
+	return l, nil
+}
+
+// serve answers requests until ctx ends, then lets those in flight finish.
+func serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout time.Duration) error {
+	server := &http.Server{
+		Handler:           h,
+		ReadHeaderTimeout: readHeaderTimeout,
+		ReadTimeout:       readTimeout,
+		WriteTimeout:      writeTimeout,
+		IdleTimeout:       idleTimeout,
+		MaxHeaderBytes:    maxHeaderBytes,
+		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
+	}
+	failed := make(chan error, 1)
+	go func() { failed <- server.Serve(l) }()
+	select {
+	case err := <-failed:
+		return fmt.Errorf("serve %s: %w", l.Addr(), err)
+	case <-ctx.Done():
+	}
+	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
+	defer cancel()
+	err := server.Shutdown(drainCtx)
+	<-failed
+	if err != nil {
+		return fmt.Errorf("drain %s: %w", l.Addr(), err)
+	}
+	return nil
+}
+
+// check is one dependency of a process for /readyz.
+type check struct {
+	name  string
+	ready func(context.Context) error
+}
+
+// newRegistry returns a registry with the metrics of the process itself.
+func newRegistry() *prometheus.Registry {
+	r := prometheus.NewRegistry()
+	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
+	return r
+}
+
+// opsHandler serves what is for operators only.
+func opsHandler(r *prometheus.Registry, checks ...check) http.Handler {
+	mux := http.NewServeMux()
+	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
+	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
+	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, checks) })
+	mux.HandleFunc("/debug/pprof/", pprof.Index)
+	mux.HandleFunc("/debug/pprof/cmdline", pprof.Cmdline)
+	mux.HandleFunc("/debug/pprof/profile", pprof.Profile)
+	mux.HandleFunc("/debug/pprof/symbol", pprof.Symbol)
+	mux.HandleFunc("/debug/pprof/trace", pprof.Trace)
+	return mux
+}
+
+// readyTimeout bounds the answer of /readyz: a probe does not wait longer.
+const readyTimeout = 2 * time.Second
+
+// ready answers 200 when every dependency answers, else 503 and which does not.
+func ready(w http.ResponseWriter, r *http.Request, checks []check) {
+	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
+	defer cancel()
+	var failed error
+	for _, c := range checks {
+		if err := c.ready(ctx); err != nil {
+			failed = errors.Join(failed, fmt.Errorf("%s: %w", c.name, err))
+		}
+	}
+	if failed != nil {
+		http.Error(w, failed.Error(), http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
+}

@@ -1,0 +1,93 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/ingest"
+	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/price"
+)
+
+// Pool sizes of each tier. A database with max_connections 100 carries several
+// replicas of each.
+const (
+	ingestPool    = 4
+	processorPool = 6
+	queryPool     = 10
+)
+
+// Write timeouts: a tracking answer is small, an export may take long.
+const (
+	ingestWriteTimeout = 30 * time.Second
+	queryWriteTimeout  = 10 * time.Minute
+	opsWriteTimeout    = 2 * time.Minute // a CPU profile takes its time
+)
+
+// tier is a tier that was put together but does not run yet.
+type tier struct {
+	name    string
+	handler http.Handler // nil for the processor
+	ready   func(context.Context) error
+	// run is the work besides answering requests; it ends with its context.
+	run func(context.Context) error
+	// flush comes after the last request was answered and run has ended.
+	flush func(context.Context) error
+}
+
+func newIngest(cfg ingest.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	client, err := kgo.NewClient(slices.Concat(kafka, ingest.ProducerOptions(topics.Topic))...)
+	if err != nil {
+		return nil, fmt.Errorf("make the kafka producer: %w", err)
+	}
+	directory := account.NewDirectory(pool, log, time.Now)
+	book := price.Default()
+	server := ingest.New(cfg, ingest.Deps{
+		Keys: directory, Prices: func() *price.Book { return book },
+		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
+	})
+	return &tier{
+		name: "ingest", handler: server.Handler(), ready: server.Ready, run: directory.Run,
+		flush: func(ctx context.Context) error {
+			defer client.Close()
+			return client.Flush(ctx)
+		},
+	}, nil
+}
+
+func newProcessor(cfg processor.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	p := processor.New(cfg, processor.Deps{
+		Pool: pool, Kafka: kafka, Topic: topics.Topic, DeadLetters: topics.DeadLetters,
+		Metrics: r, Log: log, Now: time.Now,
+	})
+	return &tier{name: "processor", ready: p.Ready, run: p.Run}, nil
+}
+
+func newQuery(keyFile string, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+	keys, err := auth.LoadKeys(keyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--jwt-key-file: %w", err)
+	}
+	server, err := query.New(query.Config{Pool: pool, Keys: keys, Metrics: r, Log: log, Now: time.Now})
+	if err != nil {
+		return nil, err
+	}
+	return &tier{name: "query", handler: server.Handler(), ready: server.Ready}, nil
+}

@@ -1,0 +1,160 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/deploy/broker"
+	"github.com/outlayhq/outlay/deploy/postgres"
+	"github.com/outlayhq/outlay/ingest"
+	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema/migrations"
+)
+
+type upCommand struct {
+	listenFlags
+	DataDir     string           `name:"data-dir" default:"./data" help:"Directory for everything that is kept: events, database, keys."`
+	DatabaseURL string           `name:"database-url" placeholder:"URL" help:"Use this PostgreSQL or TimescaleDB instead of starting one."`
+	Ingest      ingest.Config    `embed:""`
+	Processor   processor.Config `embed:""`
+}
+
+// Run starts broker, database and all tiers, and ends when ctx does. What was
+// started last stops first.
+func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
+	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
+		return fmt.Errorf("--data-dir: %w", err)
+	}
+	p := &process{registry: newRegistry(), log: log, writeTimeout: queryWriteTimeout}
+	// The addresses are taken first: a second `outlay up` must not touch the
+	// data of the first.
+	if err := p.bind(ctx, c.listenFlags); err != nil {
+		return err
+	}
+	kafkaBroker, err := broker.Start(filepath.Join(c.DataDir, "kafka"))
+	if err != nil {
+		return err
+	}
+	defer kafkaBroker.Close()
+	database := databaseFlags{DatabaseURL: c.DatabaseURL}
+	if c.DatabaseURL == "" {
+		server, err := postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Log: log})
+		if err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, stopPostgres(ctx, server)) }()
+		database.DatabaseURL = server.URL()
+	}
+	if err := migrateUp(ctx, database, log); err != nil {
+		return err
+	}
+	pool, err := database.pool(ctx, poolSettings{name: "up", size: ingestPool + processorPool + queryPool, timeouts: true})
+	if err != nil {
+		return err
+	}
+	defer pool.Close()
+	kafka, err := kafkaFlags{Brokers: kafkaBroker.Addresses()}.options()
+	if err != nil {
+		return err
+	}
+	if err := c.assemble(ctx, p, pool, kafka); err != nil {
+		return err
+	}
+	first, err := c.firstAccount(ctx, pool, "http://"+p.public.Addr().String())
+	if err != nil {
+		return err
+	}
+	go c.announce(ctx, p, first)
+	return p.run(ctx)
+}
+
+// stopTimeout bounds a database's clean shutdown; after it the next start
+// recovers.
+const stopTimeout = 30 * time.Second
+
+func stopPostgres(ctx context.Context, server *postgres.Server) error {
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
+	defer cancel()
+	return server.Stop(ctx)
+}
+
+func migrateUp(ctx context.Context, database databaseFlags, log *slog.Logger) error {
+	conn, err := database.connect(ctx)
+	if err != nil {
+		return err
+	}
+	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // The work is committed.
+	return migrations.Up(ctx, conn, migrations.Options{Log: log})
+}
+
+// upTopics suit one broker and one processor.
+var upTopics = topicFlags{Partitions: 4, Replication: 1, Retention: 7 * 24 * time.Hour}
+
+// assemble puts all tiers behind one address.
+func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool, kafka []kgo.Opt) error {
+	admin, err := kgo.NewClient(kafka...)
+	if err != nil {
+		return fmt.Errorf("make the kafka client: %w", err)
+	}
+	defer admin.Close()
+	if err := upTopics.ensure(ctx, admin, defaultTopics); err != nil {
+		return err
+	}
+	keyFile := filepath.Join(c.DataDir, "jwt-key.pem")
+	if err := ensureKeyFile(keyFile); err != nil {
+		return err
+	}
+	ingestTier, err := newIngest(c.Ingest, pool, kafka, defaultTopics, p.registry, p.log)
+	if err != nil {
+		return err
+	}
+	processorTier, err := newProcessor(c.Processor, pool, kafka, defaultTopics, p.registry, p.log)
+	if err != nil {
+		return err
+	}
+	queryTier, err := newQuery(keyFile, pool, p.registry, p.log)
+	if err != nil {
+		return err
+	}
+	p.tiers = []*tier{ingestTier, processorTier, queryTier}
+	p.handler = oneAddress(ingestTier.handler, queryTier.handler)
+	return nil
+}
+
+// oneAddress gives the tracking endpoints to ingest and everything else to query,
+// as the gateway of a larger installation does. /v1/events belongs to both: it is
+// written with POST and read with GET.
+func oneAddress(ingestTier, queryTier http.Handler) http.Handler {
+	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/v1/track", "/v1/track/batch", "/v1/traces", "/v1/budgets/check":
+			ingestTier.ServeHTTP(w, r)
+			return
+		case "/v1/events":
+			if r.Method == http.MethodPost {
+				ingestTier.ServeHTTP(w, r)
+				return
+			}
+		}
+		queryTier.ServeHTTP(w, r)
+	})
+}
+
+// ensureKeyFile makes the key that signs tokens at the first start.
+func ensureKeyFile(path string) error {
+	if err := auth.CreateKeyFile(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return err
+	}
+	return nil
+}

@@ -1,0 +1,167 @@
+package main
+
+import (
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// accountFlag names the account that a command is about.
+type accountFlag struct {
+	Account string `required:"" placeholder:"ACC_ID" help:"Id of the account; see outlay account list."`
+}
+
+func (f accountFlag) id() (schema.ID, error) {
+	id, err := schema.ParseID(schema.AccountPrefix, f.Account)
+	if err != nil {
+		return id, errors.New("--account is not an account id; it looks like acc_01jd…, see outlay account list")
+	}
+	return id, nil
+}
+
+// withAccount runs do with the accounts of the database and the id of one.
+func withAccount(ctx context.Context, db databaseFlags, f accountFlag, do func(*account.Store, schema.ID) error) error {
+	id, err := f.id()
+	if err != nil {
+		return err
+	}
+	return db.withStore(ctx, func(store *account.Store, _ *pgxpool.Pool) error { return do(store, id) })
+}
+
+type userCommand struct {
+	Create userCreateCommand `cmd:"" help:"Create a user who can sign in."`
+	List   userListCommand   `cmd:"" help:"List the users of an account."`
+}
+
+type userCreateCommand struct {
+	databaseFlags
+	accountFlag
+	Email    string `required:"" help:"E-mail address to sign in with."`
+	Password string `help:"Password; one is made up and printed when left out. Prefer OUTLAY_PASSWORD_FILE."`
+	Role     string `default:"viewer" enum:"viewer,admin,owner" help:"Role: viewer, admin or owner."`
+}
+
+// Run creates the user and prints what signs in.
+func (c *userCreateCommand) Run(ctx context.Context) error {
+	if c.Password == "" {
+		c.Password = rand.Text()
+	}
+	if fault := account.EmailFault(c.Email); fault != "" {
+		return errors.New("--email " + fault)
+	}
+	if fault := account.PasswordFault(c.Password); fault != "" {
+		return errors.New("--password " + fault)
+	}
+	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
+		hash, err := account.NewHasher(1).Hash(ctx, c.Password)
+		if err != nil {
+			return err
+		}
+		user, err := store.CreateUser(ctx, id, c.Email, hash, account.Role(c.Role))
+		if err != nil {
+			return err
+		}
+		fmt.Printf("user      %s\nemail     %s\npassword  %s\n", user.ID.Text(schema.UserPrefix), c.Email, c.Password)
+		return nil
+	})
+}
+
+type userListCommand struct {
+	databaseFlags
+	accountFlag
+}
+
+// Run prints the users.
+func (c *userListCommand) Run(ctx context.Context) error {
+	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
+		users, err := store.Users(ctx, id)
+		if err != nil {
+			return err
+		}
+		return table("ID\tEMAIL\tROLE\tCREATED", len(users), func(i int) string {
+			u := users[i]
+			return fmt.Sprintf("%s\t%s\t%s\t%s", u.ID.Text(schema.UserPrefix), u.Email, u.Role, u.CreatedAt.Format(time.RFC3339))
+		})
+	})
+}
+
+type keyCommand struct {
+	Create keyCreateCommand `cmd:"" help:"Create an API key; it is shown once."`
+	List   keyListCommand   `cmd:"" help:"List the API keys of an account."`
+	Revoke keyRevokeCommand `cmd:"" help:"Revoke an API key; it stops working within a second."`
+}
+
+type keyCreateCommand struct {
+	databaseFlags
+	accountFlag
+	Name    string        `default:"key" help:"Name, to tell keys apart."`
+	Expires time.Duration `help:"Life of the key, such as 720h; without it the key does not expire."`
+}
+
+// Run creates the key and prints it.
+func (c *keyCreateCommand) Run(ctx context.Context) error {
+	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
+		var expires *time.Time
+		if c.Expires > 0 {
+			at := time.Now().Add(c.Expires).UTC()
+			expires = &at
+		}
+		key, secret, err := store.CreateKey(ctx, id, c.Name, expires)
+		if err != nil {
+			return err
+		}
+		fmt.Printf("id       %s\napi key  %s\n", key.ID.Text(schema.KeyPrefix), secret)
+		return nil
+	})
+}
+
+type keyListCommand struct {
+	databaseFlags
+	accountFlag
+}
+
+// Run prints the keys.
+func (c *keyListCommand) Run(ctx context.Context) error {
+	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
+		keys, err := store.Keys(ctx, id)
+		if err != nil {
+			return err
+		}
+		return table("ID\tNAME\tENDS WITH\tCREATED\tEXPIRES\tREVOKED", len(keys), func(i int) string {
+			k := keys[i]
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", k.ID.Text(schema.KeyPrefix), k.Name, k.Hint,
+				k.CreatedAt.Format(time.RFC3339), moment(k.ExpiresAt), moment(k.RevokedAt))
+		})
+	})
+}
+
+func moment(t *time.Time) string {
+	if t == nil {
+		return "-"
+	}
+	return t.UTC().Format(time.RFC3339)
+}
+
+type keyRevokeCommand struct {
+	databaseFlags
+	accountFlag
+	ID string `arg:"" help:"Id of the key, key_…"`
+}
+
+// Run revokes the key.
+func (c *keyRevokeCommand) Run(ctx context.Context) error {
+	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
+		keyID, err := schema.ParseID(schema.KeyPrefix, c.ID)
+		if err != nil {
+			return errors.New("this is not the id of a key; see outlay key list")
+		}
+		return store.RevokeKey(ctx, id, keyID)
+	})
+}
