@@ -1,0 +1,169 @@
+package main
+
+import (
+	"net/http"
+	"net/http/httptest"
+	"net/http/httputil"
+	"net/url"
+	"os/exec"
+	"regexp"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/outlayhq/outlay/deploy/postgres"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// installation is Outlay as separate tiers on a real Kafka and a database server
+// of its own, behind one address.
+type installation struct {
+	databaseURL string
+	database    *postgres.Server
+	databaseDir string
+	kafka       []string // flags
+	group       string
+	account     string
+	credentials credentials
+	// base is the address of the gateway.
+	base string
+
+	ingests atomic.Pointer[[]*url.URL]
+	query   *url.URL
+	turn    atomic.Uint64
+	mu      sync.Mutex
+}
+
+// partitions is how many the events topic has.
+const testPartitions = "6"
+
+func newInstallation(t *testing.T) *installation {
+	t.Helper()
+	brokers := schematest.Kafka(t)
+	in := &installation{databaseDir: t.TempDir()}
+	in.database = schematest.StartPostgres(t, postgres.Config{DataDir: in.databaseDir})
+	in.databaseURL = in.database.URL()
+	// The names are this test's own; migrate makes the topics.
+	topic := "e2e-" + regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-") + "-" + time.Now().Format("150405.000000")
+	in.group = topic
+	for _, broker := range brokers {
+		in.kafka = append(in.kafka, "--kafka-brokers", broker)
+	}
+	in.kafka = append(in.kafka, "--kafka-topic", topic, "--kafka-dead-letter-topic", topic+"-dead")
+	in.outlay(t, append([]string{"migrate", "--database-url", in.databaseURL, "--kafka-partitions", testPartitions, "--kafka-replication", "1"}, in.kafka...)...)
+	made := in.outlay(t, "account", "create", "--database-url", in.databaseURL, "--name", "test", "--email", "owner@example.com")
+	in.account = field(t, made, "account")
+	in.base = in.gateway(t)
+	in.credentials = credentials{
+		BaseURL: in.base, APIKey: field(t, made, "api key"),
+		Email: "owner@example.com", Password: field(t, made, "password"),
+	}
+	return in
+}
+
+// field reads a line such as "password  abc" of a command's output.
+func field(t *testing.T, output, name string) string {
+	t.Helper()
+	found := regexp.MustCompile(`(?m)^` + name + `\s+(\S+)$`).FindStringSubmatch(output)
+	if found == nil {
+		t.Fatalf("no %q in %q", name, output)
+	}
+	return found[1]
+}
+
+// outlay runs a command to its end and returns what it printed.
+func (in *installation) outlay(t *testing.T, args ...string) string {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, args...).CombinedOutput()
+	if err != nil {
+		t.Fatalf("outlay %v: %v\n%s", args, err, out)
+	}
+	return string(out)
+}
+
+// gateway is the one address in front of all tiers.
+func (in *installation) gateway(t *testing.T) string {
+	t.Helper()
+	toIngest := &httputil.ReverseProxy{
+		ErrorHandler: badGateway,
+		Rewrite: func(r *httputil.ProxyRequest) {
+			urls := *in.ingests.Load()
+			r.SetURL(urls[in.turn.Add(1)%uint64(len(urls))])
+		},
+	}
+	toQuery := &httputil.ReverseProxy{ErrorHandler: badGateway, Rewrite: func(r *httputil.ProxyRequest) { r.SetURL(in.query) }}
+	server := httptest.NewServer(oneAddress(toIngest, toQuery))
+	t.Cleanup(server.Close)
+	return server.URL
+}
+
+func badGateway(w http.ResponseWriter, _ *http.Request, _ error) {
+	w.WriteHeader(http.StatusBadGateway)
+}
+
+// startIngest starts one more ingest replica.
+func (in *installation) startIngest(t *testing.T) *running {
+	t.Helper()
+	listen, ops := freeAddress(t), freeAddress(t)
+	r := launch(t, "ingest", append([]string{"ingest", "--database-url", in.databaseURL, "--listen", listen, "--ops-listen", ops}, in.kafka...)...)
+	r.awaitReady(t, ops)
+	in.mu.Lock()
+	defer in.mu.Unlock()
+	urls := []*url.URL{{Scheme: "http", Host: listen}}
+	if old := in.ingests.Load(); old != nil {
+		urls = append(urls, *old...)
+	}
+	in.ingests.Store(&urls)
+	return r
+}
+
+func (in *installation) startQuery(t *testing.T) *running {
+	t.Helper()
+	listen, ops := freeAddress(t), freeAddress(t)
+	key := t.TempDir() + "/jwt.pem"
+	if err := ensureKeyFile(key); err != nil {
+		t.Fatal(err)
+	}
+	r := launch(t, "query", "query", "--database-url", in.databaseURL, "--jwt-key-file", key, "--listen", listen, "--ops-listen", ops)
+	r.awaitReady(t, ops)
+	in.query = &url.URL{Scheme: "http", Host: listen}
+	return r
+}
+
+// processorSession is the shortest that Kafka allows.
+const processorSession = 6 * time.Second
+
+// startProcessor starts one more processor and does not wait for it.
+func (in *installation) startProcessor(t *testing.T) *running {
+	t.Helper()
+	return launch(t, "processor", append([]string{
+		"processor", "--database-url", in.databaseURL, "--ops-listen", freeAddress(t),
+		"--group", in.group, "--session-timeout", processorSession.String(),
+	}, in.kafka...)...)
+}
+
+type apiKey struct{ id, secret string }
+
+func (in *installation) newKey(t *testing.T) apiKey {
+	t.Helper()
+	out := in.outlay(t, "key", "create", "--database-url", in.databaseURL, "--account", in.account)
+	return apiKey{field(t, out, "id"), field(t, out, "api key")}
+}
+
+// stopDatabase stops the server; startDatabase starts it again where it was.
+func (in *installation) stopDatabase(t *testing.T) {
+	t.Helper()
+	if err := in.database.Stop(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+}
+
+func (in *installation) startDatabase(t *testing.T) {
+	t.Helper()
+	in.database = schematest.StartPostgres(t, postgres.Config{DataDir: in.databaseDir, Port: in.database.Port()})
+}

@@ -1,0 +1,150 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/outlayhq/outlay/deploy/child"
+)
+
+// program builds the program once for all tests of this package.
+var program = sync.OnceValues(func() (string, error) {
+	dir, err := os.MkdirTemp("", "outlay-e2e-")
+	if err != nil {
+		return "", err
+	}
+	path := filepath.Join(dir, "outlay")
+	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+		return "", fmt.Errorf("build: %w: %s", err, out)
+	}
+	return path, nil
+})
+
+func TestMain(m *testing.M) {
+	code := m.Run()
+	if path, err := program(); err == nil {
+		_ = os.RemoveAll(filepath.Dir(path))
+	}
+	os.Exit(code)
+}
+
+// running is a process of the program.
+type running struct {
+	*child.Process
+	name string
+	log  string
+}
+
+// launch starts the program. Its log is shown when the test fails.
+func launch(t *testing.T, name string, args ...string) *running {
+	t.Helper()
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	log, err := os.CreateTemp(t.TempDir(), name+"-*.log")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer log.Close() //nolint:errcheck // The child has its own copy.
+	cmd := exec.Command(path, args...)
+	cmd.Stdout, cmd.Stderr = log, log
+	process, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		t.Fatal(err)
+	}
+	r := &running{process, name, log.Name()}
+	t.Cleanup(func() {
+		r.kill()
+		if t.Failed() {
+			text, _ := os.ReadFile(r.log)
+			t.Logf("log of %s:\n%s", r.name, text[max(0, len(text)-8000):])
+		}
+	})
+	return r
+}
+
+// kill ends the process at once, as a power cut does.
+func (r *running) kill() {
+	_ = r.Signal(syscall.SIGCONT)
+	_ = r.Signal(syscall.SIGKILL)
+	<-r.Done()
+}
+
+// stop ends the process as an operator does, and fails the test unless it goes
+// well and soon.
+func (r *running) stop(t *testing.T) {
+	t.Helper()
+	if err := r.Signal(syscall.SIGTERM); err != nil {
+		t.Fatal(err)
+	}
+	select {
+	case <-r.Done():
+		if err := r.Err(); err != nil {
+			t.Errorf("%s ended with %v", r.name, err)
+		}
+	case <-time.After(60 * time.Second):
+		t.Errorf("%s did not stop", r.name)
+	}
+}
+
+// awaitReady waits until the operations listener says that all is well.
+func (r *running) awaitReady(t *testing.T, ops string) {
+	t.Helper()
+	deadline := time.Now().Add(90 * time.Second)
+	for !isReady(t.Context(), ops) {
+		select {
+		case <-r.Done():
+			t.Fatalf("%s ended before it was ready", r.name)
+		case <-time.After(20 * time.Millisecond):
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s was not ready in time", r.name)
+		}
+	}
+}
+
+func isReady(ctx context.Context, ops string) bool {
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+ops+"/readyz", nil)
+	if err != nil {
+		return false
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return false
+	}
+	_ = resp.Body.Close()
+	return resp.StatusCode == http.StatusOK
+}
+
+// freeAddress returns an address on the loopback that nobody listens on.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer l.Close() //nolint:errcheck // Nothing was accepted.
+	return l.Addr().String()
+}
+
+// scale is how many events the load tests send: OUTLAY_E2E_EVENTS, or a number
+// that fits into a CI run.
+func scale(t *testing.T) int {
+	t.Helper()
+	n, err := strconv.Atoi(os.Getenv("OUTLAY_E2E_EVENTS"))
+	if err != nil {
+		return 20_000
+	}
+	return n
+}
