@@ -1,16 +1,22 @@
 package deploy
 
 import (
-	"bufio"
 	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
 	"crypto/tls"
+	"crypto/x509"
 	"encoding/json"
+	"encoding/pem"
 	"io"
+	"math/big"
 	"net"
 	"net/http"
-	"net/url"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/google/go-cmp/cmp"
 )
@@ -105,90 +111,6 @@ func TestGatewayReplacesForgedAddresses(t *testing.T) {
 	}
 }
 
-// Without any replica the answer is the API's own 500: problem+json, Retry-After and the request id.
-func TestGatewayAnswersProblemWhenTierIsGone(t *testing.T) {
-	t.Parallel()
-	s := startStack(t)
-	for _, id := range []string{"mine-2", `quo"te`} {
-		answer, _ := s.send(t, "POST", "/v1/track", http.Header{"X-Request-Id": {id}}, strings.NewReader("{}"))
-		checkProblem(t, answer, http.StatusInternalServerError, "Server error", id)
-		if answer.Header.Get("Retry-After") == "" {
-			t.Error("no Retry-After")
-		}
-	}
-	answer, _ := s.send(t, "GET", "/v1/agents", nil, nil)
-	checkProblem(t, answer, http.StatusInternalServerError, "Server error", answer.Header.Get("X-Request-Id"))
-}
-
-// What two parsers could read differently never gets past the gateway: 400, and what follows on the connection is not obeyed.
-func TestGatewayRefusesMalformedRequests(t *testing.T) {
-	t.Parallel()
-	s := startStack(t)
-	s.start(t, "ingest", "127.0.0.11", true)
-	s.waitFor(t, "127.0.0.11")
-	const next = "POST /v1/track HTTP/1.1\r\nHost: x\r\nContent-Length: 0\r\n\r\n"
-	for name, request := range map[string]string{
-		"no http":          "hello\r\n\r\n",
-		"space in header":  "POST /v1/track HTTP/1.1\r\nHost: x\r\nContent-Length : 3\r\n\r\nabc",
-		"two lengths":      "POST /v1/track HTTP/1.1\r\nHost: x\r\nContent-Length: 3\r\nContent-Length: 4\r\n\r\nabcd",
-		"http2 in clear":   "PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
-		"head of 64 KiB":   "GET / HTTP/1.1\r\nHost: x\r\nX: " + strings.Repeat("x", 64<<10) + "\r\n\r\n",
-		"control in a uri": "GET /\x01 HTTP/1.1\r\nHost: x\r\n\r\n",
-	} {
-		conn, err := net.Dial("tcp", strings.TrimPrefix(s.url, "http://"))
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, request+next)
-		answers := bufio.NewReader(conn)
-		answer, err := http.ReadResponse(answers, nil)
-		if err != nil || answer.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: %v, %v, want status 400", name, answer, err)
-			continue
-		}
-		_, _ = io.Copy(io.Discard, answer.Body)
-		if answer, err := http.ReadResponse(answers, nil); err == nil && answer.StatusCode != http.StatusBadRequest {
-			t.Errorf("%s: what followed was answered %d", name, answer.StatusCode)
-		}
-	}
-}
-
-// A replica that drains gets nothing more, and one that the resolver begins to name is used, without a restart.
-func TestGatewayFollowsReplicas(t *testing.T) {
-	t.Parallel()
-	s := startStack(t)
-	first := s.start(t, "ingest", "127.0.0.11", true)
-	s.start(t, "ingest", "127.0.0.12", true)
-	s.waitFor(t, "127.0.0.11", "127.0.0.12")
-
-	first.ready.Store(false)
-	eventually(t, "a draining replica is left alone", func() bool {
-		for range 20 {
-			if _, got := s.send(t, "POST", "/v1/track", nil, nil); got.ReplicaIP == first.ip {
-				return false
-			}
-		}
-		return true
-	})
-	s.start(t, "ingest", "127.0.0.13", true)
-	s.waitFor(t, "127.0.0.12", "127.0.0.13")
-}
-
-// Checks that fail everywhere do not close the service: ingest goes on without its database whatever its readiness says.
-func TestGatewayTriesUnreadyReplicasWhenNoneIsReady(t *testing.T) {
-	t.Parallel()
-	s := startStack(t)
-	s.start(t, "ingest", "127.0.0.11", false)
-	s.waitFor(t, "127.0.0.11")
-	eventually(t, "the gateway counts no ready replica", func() bool {
-		return strings.Contains(s.metrics(t), `haproxy_backend_active_servers{proxy="ingest"} 0`)
-	})
-	if answer, got := s.send(t, "POST", "/v1/track", nil, nil); got.ReplicaIP != "127.0.0.11" {
-		t.Errorf("status %d, want the answer of the replica", answer.StatusCode)
-	}
-}
-
 // With a certificate the gateway speaks TLS, and tells the tiers so.
 func TestGatewaySpeaksTLSWhenGivenACertificate(t *testing.T) {
 	t.Parallel()
@@ -212,85 +134,29 @@ func TestGatewaySpeaksTLSWhenGivenACertificate(t *testing.T) {
 	}
 }
 
-// waitFor returns when every one of the replicas has answered.
-func (s *stack) waitFor(t *testing.T, ips ...string) {
+// certificate makes one for 127.0.0.1 and writes it with its key, as HAProxy wants them, into one file.
+func certificate(t *testing.T) (pemFile string, trust *x509.CertPool) {
 	t.Helper()
-	missing := map[string]bool{}
-	for _, ip := range ips {
-		missing[ip] = true
-	}
-	eventually(t, "requests reach all of "+strings.Join(ips, ", "), func() bool {
-		for _, path := range []string{"/v1/track", "/"} {
-			_, got := s.send(t, "POST", path, nil, nil)
-			delete(missing, got.ReplicaIP)
-		}
-		return len(missing) == 0
-	})
-}
-
-// send puts path on the wire byte for byte. What the replica saw is zero when none answered; the answer's body can still be read then.
-func (s *stack) send(t *testing.T, method, path string, header http.Header, body io.Reader) (*http.Response, seen) {
-	t.Helper()
-	req, err := http.NewRequestWithContext(t.Context(), method, s.url, body)
+	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
 		t.Fatal(err)
 	}
-	base := req.URL
-	req.URL = &url.URL{Scheme: base.Scheme, Host: base.Host, Opaque: path}
-	if strings.HasPrefix(path, "//") {
-		req.URL = &url.URL{Scheme: base.Scheme, Host: base.Host, Path: path}
-	}
-	if header != nil {
-		req.Header = header
-	}
-	answer, err := http.DefaultClient.Do(req)
+	template := &x509.Certificate{SerialNumber: big.NewInt(1), NotAfter: time.Now().Add(time.Hour), IPAddresses: []net.IP{net.IPv4(127, 0, 0, 1)}}
+	der, err := x509.CreateCertificate(rand.Reader, template, template, key.Public(), key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
+	secret, err := x509.MarshalPKCS8PrivateKey(key)
 	if err != nil {
 		t.Fatal(err)
 	}
-	answer.Body = io.NopCloser(bytes.NewReader(text))
-	var got seen
-	if answer.StatusCode == http.StatusOK && method != http.MethodHead {
-		if err := json.Unmarshal(text, &got); err != nil {
-			t.Fatal(err)
-		}
-	}
-	return answer, got
-}
-
-// metrics is what Prometheus scrapes from the gateway.
-func (s *stack) metrics(t *testing.T) string {
-	t.Helper()
-	answer, err := http.Get(s.opsURL + "/metrics")
-	if err != nil {
+	cert := pem.EncodeToMemory(&pem.Block{Type: "CERTIFICATE", Bytes: der})
+	text := append(pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: secret}), cert...)
+	pemFile = filepath.Join(t.TempDir(), "gateway.pem")
+	if err := os.WriteFile(pemFile, text, 0o600); err != nil {
 		t.Fatal(err)
 	}
-	defer answer.Body.Close()
-	text, err := io.ReadAll(answer.Body)
-	if err != nil || answer.StatusCode != http.StatusOK {
-		t.Fatalf("metrics of the gateway: status %d, %v", answer.StatusCode, err)
-	}
-	return string(text)
-}
-
-func checkProblem(t *testing.T, answer *http.Response, status int, title, requestID string) {
-	t.Helper()
-	var problem struct {
-		Title, Detail, Code string
-		Status              int
-		RequestID           string `json:"request_id"`
-	}
-	if err := json.NewDecoder(answer.Body).Decode(&problem); err != nil {
-		t.Errorf("body is not JSON: %v", err)
-	}
-	if answer.StatusCode != status || problem.Status != status || problem.Title != title || problem.Code == "" || problem.Detail == "" || problem.RequestID != requestID {
-		t.Errorf("status %d, problem %+v, want %d %q with request id %q", answer.StatusCode, problem, status, title, requestID)
-	}
-	if kind := answer.Header.Get("Content-Type"); kind != "application/problem+json" {
-		t.Errorf("Content-Type = %q", kind)
-	}
+	trust = x509.NewCertPool()
+	trust.AppendCertsFromPEM(cert)
+	return pemFile, trust
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -21,8 +22,8 @@ const maxBatchEvents = 1000
 
 // outcome is what came of one event of a batch: it, or why it was not recorded.
 type outcome struct {
-	event *schema.Event
-	err   error
+	admission
+	err error
 }
 
 // batch answers POST /v1/track/batch. Each event is judged alone: a bad one never
@@ -47,15 +48,15 @@ func (s *Server) batch(c *gin.Context) error {
 	}
 	outcomes := make([]outcome, len(texts))
 	for i, text := range texts {
-		outcomes[i] = s.prepare(text, credential.AccountID)
+		outcomes[i] = s.prepare(c.Request.Context(), text, credential.AccountID)
 	}
 	s.recordBatch(outcomes)
 	s.replyBatch(c.Writer, outcomes)
 	return nil
 }
 
-// prepare reads and prices one event of a batch.
-func (s *Server) prepare(text []byte, account schema.ID) outcome {
+// prepare reads, prices and admits one event of a batch.
+func (s *Server) prepare(ctx context.Context, text []byte, account schema.ID) outcome {
 	if int64(len(text)) > s.cfg.MaxBodyBytes {
 		return outcome{err: problem.New(problem.TooLarge, fmt.Sprintf("One event may have at most %d bytes.", s.cfg.MaxBodyBytes))}
 	}
@@ -63,20 +64,20 @@ func (s *Server) prepare(text []byte, account schema.ID) outcome {
 	if err := decode(bytes.NewBuffer(text), &r); err != nil {
 		return outcome{err: err}
 	}
-	event, err := s.event(&r, account)
-	return outcome{event, err}
+	a, err := s.admit(ctx, &r, account)
+	return outcome{a, err}
 }
 
 // recordBatch writes the good events to Kafka in their order.
 func (s *Server) recordBatch(outcomes []outcome) {
-	events := make([]*schema.Event, 0, len(outcomes))
+	good := make([]admission, 0, len(outcomes))
 	at := make([]int, 0, len(outcomes))
 	for i, o := range outcomes {
 		if o.err == nil {
-			events, at = append(events, o.event), append(at, i)
+			good, at = append(good, o.admission), append(at, i)
 		}
 	}
-	for i, err := range s.record(events...) {
+	for i, err := range s.record(good...) {
 		outcomes[at[i]].err = err
 	}
 }
@@ -96,7 +97,7 @@ func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome) {
 		}
 		accepted++
 		results = append(results, `{"status":200,"tracked":true,`...)
-		results = append(appendFields(results, o.event), '}')
+		results = append(appendFields(results, o.admission), '}')
 	}
 	body := make([]byte, 0, len(results)+64)
 	body = append(body, `{"accepted":`...)

@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/price"
@@ -33,6 +34,12 @@ func (k testKeys) Lookup(_ context.Context, h account.Hash) (account.Credential,
 func (testKeys) Ready() error       { return nil }
 func (testKeys) Age() time.Duration { return 0 }
 func (k testKeys) Size() int        { return len(k) }
+
+// noCaps lets everything through.
+type noCaps struct{}
+
+func (noCaps) Admit(context.Context, *schema.Event) (*lease.Charge, error) { return nil, nil }
+func (noCaps) Ready() bool                                                 { return true }
 
 // fixture is an ingest server with a broker and one API key.
 type fixture struct {
@@ -65,6 +72,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	}
 	f.ingest = New(cfg, Deps{
 		Keys:   testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
+		Caps:   noCaps{},
 		Prices: price.Default, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})

@@ -73,13 +73,13 @@ type acknowledgement struct {
 // The context of the request is kept out on purpose: one that ends would fail
 // not only its own record but also others in the same batch. A record goes on
 // even after ErrTimeout; a retry with the same idempotency key is recorded once.
-func (p *Producer) Produce(events ...*schema.Event) []error {
+func (p *Producer) Produce(admissions ...admission) []error {
 	start := time.Now()
-	errs := make([]error, len(events))
+	errs := make([]error, len(admissions))
 	// Room for every answer: one that comes after the timeout blocks nobody.
-	answers := make(chan acknowledgement, len(events))
+	answers := make(chan acknowledgement, len(admissions))
 	waiting := 0
-	for i, e := range events {
+	for i, e := range admissions {
 		if errs[i] = p.send(e, i, answers); errs[i] == nil {
 			errs[i] = ErrTimeout
 			waiting++
@@ -99,14 +99,22 @@ func (p *Producer) Produce(events ...*schema.Event) []error {
 	return errs
 }
 
-// send hands one event to the Kafka client.
-func (p *Producer) send(e *schema.Event, index int, answers chan<- acknowledgement) error {
-	record, size, err := p.record(e)
+// send hands one event to the Kafka client. What its caps were charged with goes
+// back if it was surely not recorded, also when nobody waits any more.
+func (p *Producer) send(a admission, index int, answers chan<- acknowledgement) error {
+	record, size, err := p.record(a.event)
 	if err != nil {
+		a.charge.Refund()
 		return err
 	}
 	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
 		p.buffered.Add(-size)
+		switch {
+		case errors.Is(err, kgo.ErrMaxBuffered):
+			a.charge.Refund()
+		case err != nil:
+			a.charge.Taint()
+		}
 		answers <- acknowledgement{index, err}
 	})
 	return nil

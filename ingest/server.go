@@ -13,6 +13,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outlayhq/outlay/ingest/lease"
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -26,10 +28,20 @@ type Keys interface {
 	Size() int
 }
 
+// Caps says whether the caps of an agent and its account allow an event;
+// lease.Gate is the real one.
+type Caps interface {
+	// Admit charges the caps and notes it in the event. The charge is nil for an
+	// event without a cap.
+	Admit(ctx context.Context, e *schema.Event) (*lease.Charge, error)
+	Ready() bool
+}
+
 // Deps are what a Server works with; the caller owns and closes them after the
 // HTTP server was shut down.
 type Deps struct {
 	Keys Keys
+	Caps Caps
 	// Prices returns the price book in force.
 	Prices func() *price.Book
 	// Kafka was made with ProducerOptions for Topic.
@@ -44,6 +56,7 @@ type Deps struct {
 type Server struct {
 	cfg      Config
 	keys     Keys
+	caps     Caps
 	prices   func() *price.Book
 	kafka    *kgo.Client
 	topic    string
@@ -58,7 +71,7 @@ func New(cfg Config, d Deps) *Server {
 	m := newMetrics(d.Metrics)
 	m.keys(d.Keys)
 	return &Server{
-		cfg: cfg, keys: d.Keys, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
+		cfg: cfg, keys: d.Keys, caps: d.Caps, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
 		producer: newProducer(d.Kafka, cfg, m),
 		metrics:  m, log: d.Log, now: d.Now,
 	}
@@ -92,6 +105,9 @@ func (s *Server) Handler() http.Handler {
 func (s *Server) Ready(ctx context.Context) error {
 	if err := s.keys.Ready(); err != nil {
 		return err
+	}
+	if !s.caps.Ready() {
+		return errors.New("caps are not loaded yet")
 	}
 	return topicReady(ctx, s.kafka, s.topic)
 }

@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"context"
 	"errors"
 	"net/http"
 	"strconv"
@@ -9,6 +10,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -35,15 +37,34 @@ func (s *Server) track(c *gin.Context) error {
 	if err := r.headerKey(c.Request); err != nil {
 		return err
 	}
-	event, err := s.event(&r, credential.AccountID)
+	a, err := s.admit(c.Request.Context(), &r, credential.AccountID)
 	if err != nil {
 		return err
 	}
-	if err := s.record(event)[0]; err != nil {
+	if err := s.record(a)[0]; err != nil {
 		return err
 	}
-	reply(c.Writer, http.StatusOK, appendResult(make([]byte, 0, 384), event))
+	reply(c.Writer, http.StatusOK, appendResult(make([]byte, 0, 512), a))
 	return nil
+}
+
+// admission is an event that may be recorded, with what its caps were charged.
+type admission struct {
+	event  *schema.Event
+	charge *lease.Charge
+}
+
+// admit makes the event of a request and charges its caps.
+func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admission, error) {
+	event, err := s.event(r, account)
+	if err != nil {
+		return admission{}, err
+	}
+	charge, err := s.caps.Admit(ctx, event)
+	if err != nil {
+		return admission{}, capProblem(event, err)
+	}
+	return admission{event, charge}, nil
 }
 
 // headerKey takes the idempotency key from the header Idempotency-Key unless the
@@ -67,15 +88,15 @@ func (r *request) headerKey(req *http.Request) error {
 
 // record writes events to Kafka and counts them. It returns a problem for each
 // event that may not be recorded.
-func (s *Server) record(events ...*schema.Event) []error {
-	errs := s.producer.Produce(events...)
+func (s *Server) record(admissions ...admission) []error {
+	errs := s.producer.Produce(admissions...)
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = s.notRecorded(err)
 			continue
 		}
 		s.metrics.accepted.Inc()
-		s.metrics.acceptedBy.WithLabelValues(string(events[i].Source)).Inc()
+		s.metrics.acceptedBy.WithLabelValues(string(admissions[i].event.Source)).Inc()
 	}
 	return errs
 }
@@ -103,13 +124,14 @@ func produceErrorReason(err error) string {
 }
 
 // appendResult appends the tracking result.
-func appendResult(dst []byte, e *schema.Event) []byte {
+func appendResult(dst []byte, a admission) []byte {
 	dst = append(dst, `{"tracked":true,`...)
-	return append(appendFields(dst, e), '}')
+	return append(appendFields(dst, a), '}')
 }
 
 // appendFields appends what follows "tracked" in a tracking result.
-func appendFields(dst []byte, e *schema.Event) []byte {
+func appendFields(dst []byte, a admission) []byte {
+	e := a.event
 	dst = append(dst, `"cost_usd":`...)
 	dst = e.Cost.AppendText(dst)
 	dst = append(dst, `,"session_id":`...)
@@ -124,7 +146,11 @@ func appendFields(dst []byte, e *schema.Event) []byte {
 	dst = append(dst, e.Source...)
 	dst = append(dst, `","price_id":`...)
 	dst = appendText(dst, e.PriceID)
-	return append(dst, `,"duplicate":false`...)
+	dst = append(dst, `,"duplicate":false`...)
+	if standing, ok := a.charge.Standing(); ok {
+		dst = appendBudget(append(dst, `,"budget":`...), standing)
+	}
+	return dst
 }
 
 // appendText appends a JSON string, or null for no text.

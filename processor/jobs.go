@@ -22,7 +22,9 @@ type job struct {
 func (p *Processor) upkeep() []job {
 	return []job{
 		{"refresh_late", 2 * time.Second, p.refreshLate},
+		{"leases", 2 * time.Second, p.upkeepLeases},
 		{"drop_old_keys", time.Hour, p.dropOldKeys},
+		{"forget_replicas", time.Hour, forgetReplicas},
 	}
 }
 

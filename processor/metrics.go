@@ -61,9 +61,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Help: "Quarter hours whose aggregates wait to be brought up to date after late events.",
 		}),
 		jobErrors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_job_errors_total",
-			Help: "Runs of a periodic job that failed, by job.",
-		}, []string{"job"}),
+			Name: "outlay_processor_task_errors_total",
+			Help: "Runs of a periodic task that failed, by task.",
+		}, []string{"task"}),
 	}
 	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {
 		m.deadLetters.WithLabelValues(string(reason))

@@ -31,7 +31,7 @@ type fixture struct {
 	account schema.ID
 }
 
-func newFixture(t *testing.T, db *schematest.DB, addrs []string) *fixture {
+func newFixture(t testing.TB, db *schematest.DB, addrs []string) *fixture {
 	t.Helper()
 	f := &fixture{
 		db: db, addrs: addrs, account: schema.NewID(time.Now()),
@@ -66,7 +66,7 @@ func (f *fixture) event(i int) schema.Event {
 }
 
 // produce writes events to the topic and waits until they are there.
-func (f *fixture) produce(t *testing.T, events ...schema.Event) {
+func (f *fixture) produce(t testing.TB, events ...schema.Event) {
 	t.Helper()
 	records := make([]*kgo.Record, len(events))
 	for i := range events {
@@ -78,7 +78,7 @@ func (f *fixture) produce(t *testing.T, events ...schema.Event) {
 	f.produceRecords(t, records...)
 }
 
-func (f *fixture) produceRecords(t *testing.T, records ...*kgo.Record) {
+func (f *fixture) produceRecords(t testing.TB, records ...*kgo.Record) {
 	t.Helper()
 	if err := f.client.ProduceSync(t.Context(), records...).FirstErr(); err != nil {
 		t.Fatal(err)
@@ -101,7 +101,7 @@ type running struct {
 }
 
 // start runs a processor; the test's end stops it if the test has not.
-func (f *fixture) start(t *testing.T, change ...func(*Config)) *running {
+func (f *fixture) start(t testing.TB, change ...func(*Config)) *running {
 	t.Helper()
 	cfg := DefaultConfig()
 	cfg.Group = f.group
@@ -147,12 +147,12 @@ SELECT
   (SELECT count(*) FROM events WHERE account_id = $1),
   (SELECT count(DISTINCT (kafka_partition, kafka_offset)) FROM events WHERE account_id = $1),
   (SELECT coalesce(sum(cost_nano_usd), 0)::bigint FROM events WHERE account_id = $1),
-  (SELECT coalesce(sum(events), 0)::bigint FROM spend WHERE account_id = $1),
-  (SELECT coalesce(sum(cost_nano_usd), 0)::bigint FROM spend WHERE account_id = $1),
+  (SELECT coalesce(sum(events), 0)::bigint FROM spend WHERE account_id = $1 AND agent <> ''),
+  (SELECT coalesce(sum(cost_nano_usd), 0)::bigint FROM spend WHERE account_id = $1 AND agent = ''),
   (SELECT coalesce(sum(next_offset), 0)::bigint FROM kafka_offsets WHERE topic = $2),
   (SELECT count(*) FROM dead_letters WHERE topic = $2)`
 
-func (f *fixture) totals(t *testing.T) (n totals) {
+func (f *fixture) totals(t testing.TB) (n totals) {
 	t.Helper()
 	err := f.db.Pool.QueryRow(t.Context(), selectTotals, f.account, f.topic).
 		Scan(&n.Events, &n.Distinct, &n.Cost, &n.SpendEvents, &n.SpendCost, &n.Positions, &n.Dead)
@@ -163,7 +163,7 @@ func (f *fixture) totals(t *testing.T) (n totals) {
 }
 
 // await waits until all records were processed, and compares what is stored.
-func (f *fixture) await(t *testing.T, want totals) {
+func (f *fixture) await(t testing.TB, want totals) {
 	t.Helper()
 	deadline := time.Now().Add(60 * time.Second)
 	for {

@@ -55,6 +55,10 @@ type Event struct {
 	// IdempotencyKey is empty when the client sent none. With a key, ID is
 	// KeyedEventID(AccountID, IdempotencyKey).
 	IdempotencyKey string
+
+	// Leases are the shares of caps that the cost was taken from; nil for an
+	// event without a cap. The processor settles them.
+	Leases []ID
 }
 
 // NoLatency is the LatencyMS of an event whose client gave none.

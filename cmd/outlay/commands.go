@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/ingest"
+	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/processor"
 )
 
@@ -20,6 +21,7 @@ type ingestCommand struct {
 	databaseFlags
 	kafkaFlags
 	ingest.Config
+	Caps lease.Config `embed:""`
 }
 
 // Run runs the ingest tier.
@@ -34,7 +36,7 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newIngest(c.Config, pool, kafka, c.topicNames, registry, log)
+	t, err := newIngest(c.Config, c.Caps, pool, kafka, c.topicNames, registry, log)
 	if err != nil {
 		return err
 	}

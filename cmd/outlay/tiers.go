@@ -11,8 +11,10 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outlayhq/outlay/ingest"
+	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
@@ -23,7 +25,7 @@ import (
 // Pool sizes of each tier. A database with max_connections 100 carries several
 // replicas of each.
 const (
-	ingestPool    = 4
+	ingestPool    = 8
 	processorPool = 6
 	queryPool     = 10
 )
@@ -46,7 +48,7 @@ type tier struct {
 	flush func(context.Context) error
 }
 
-func newIngest(cfg ingest.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+func newIngest(cfg ingest.Config, caps lease.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
@@ -55,13 +57,20 @@ func newIngest(cfg ingest.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics to
 		return nil, fmt.Errorf("make the kafka producer: %w", err)
 	}
 	directory := account.NewDirectory(pool, log, time.Now)
+	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	book := price.Default()
 	server := ingest.New(cfg, ingest.Deps{
-		Keys: directory, Prices: func() *price.Book { return book },
+		Keys: directory, Caps: gate, Prices: func() *price.Book { return book },
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
-		name: "ingest", handler: server.Handler(), ready: server.Ready, run: directory.Run,
+		name: "ingest", handler: server.Handler(), ready: server.Ready,
+		run: func(ctx context.Context) error {
+			var g errgroup.Group
+			g.Go(func() error { return directory.Run(ctx) })
+			g.Go(func() error { return gate.Run(ctx) })
+			return g.Wait()
+		},
 		flush: func(ctx context.Context) error {
 			defer client.Close()
 			return client.Flush(ctx)

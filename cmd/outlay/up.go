@@ -17,6 +17,7 @@ import (
 	"github.com/outlayhq/outlay/deploy/broker"
 	"github.com/outlayhq/outlay/deploy/postgres"
 	"github.com/outlayhq/outlay/ingest"
+	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
@@ -27,6 +28,7 @@ type upCommand struct {
 	DataDir     string           `name:"data-dir" default:"./data" help:"Directory for everything that is kept: events, database, keys."`
 	DatabaseURL string           `name:"database-url" placeholder:"URL" help:"Use this PostgreSQL or TimescaleDB instead of starting one."`
 	Ingest      ingest.Config    `embed:""`
+	Caps        lease.Config     `embed:""`
 	Processor   processor.Config `embed:""`
 }
 
@@ -115,7 +117,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err := ensureKeyFile(keyFile); err != nil {
 		return err
 	}
-	ingestTier, err := newIngest(c.Ingest, pool, kafka, defaultTopics, p.registry, p.log)
+	ingestTier, err := newIngest(c.Ingest, c.Caps, pool, kafka, defaultTopics, p.registry, p.log)
 	if err != nil {
 		return err
 	}

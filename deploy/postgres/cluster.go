@@ -92,6 +92,9 @@ func makeDir(dir string) (string, error) {
 // selectPrograms picks the programs: those that made the data when there is data, the best otherwise.
 func (c *cluster) selectPrograms(ctx context.Context, cfg Config, log *slog.Logger) error {
 	want := cfg.Edition
+	if want != Best && rank(want) < 0 {
+		return fmt.Errorf("there is no edition %q", want)
+	}
 	made, major, err := c.recorded()
 	if err != nil {
 		return err

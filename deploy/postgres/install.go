@@ -79,7 +79,7 @@ func rank(e migrations.Edition) int {
 	return slices.Index([]migrations.Edition{migrations.Plain, migrations.Apache, migrations.Community}, e)
 }
 
-// choose picks the installation for an edition. major is the version that existing data needs, or 0.
+// choose picks the installation for an edition that is known. major is the version that existing data needs, or 0.
 func choose(found []Installation, want migrations.Edition, major int) (Installation, migrations.Edition, error) {
 	for _, in := range found {
 		if major != 0 && in.Major != major {

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -30,6 +31,7 @@ type Sink struct {
 	deadPart, deadOffset         column
 	deadReason, deadState        column
 	deadAccount, deadReceived    column
+	leaseID, leaseCost           column
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
@@ -132,8 +134,13 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	var result Result
 	spend := map[spendKey]spendSum{}
 	buckets := map[int64]bool{}
+	leases := map[schema.ID]schema.NanoUSD{}
 	for i := range items {
 		item := &items[i]
+		// Whatever becomes of an event, it is not on its way any more.
+		for _, lease := range item.Event.Leases {
+			leases[lease] += item.Event.Cost
+		}
 		if item.Dead != nil {
 			s.addDead(item)
 			result.Dead++
@@ -156,13 +163,17 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		s.events.add(item)
 		result.Stored++
 		buckets[bucketOf(e.Time)] = true
-		k := spendKey{e.AccountID, e.Agent, bucketOf(e.ReceivedAt)}
-		sum := spend[k]
-		sum.cost += e.Cost
-		sum.events++
-		spend[k] = sum
+		// The account's own sum stands under the empty name.
+		for _, agent := range [...]string{e.Agent, ""} {
+			k := spendKey{e.AccountID, agent, bucketOf(e.ReceivedAt)}
+			sum := spend[k]
+			sum.cost += e.Cost
+			sum.events++
+			spend[k] = sum
+		}
 	}
 	s.addSpend(spend)
+	s.addLeases(leases)
 	for bucket := range buckets {
 		s.buckets.time(time.Unix(bucket, 0))
 	}
@@ -191,6 +202,15 @@ func (s *Sink) addSpend(spend map[spendKey]spendSum) {
 	}
 }
 
+// addLeases adds the sums in a fixed order, as addSpend does.
+func (s *Sink) addLeases(leases map[schema.ID]schema.NanoUSD) {
+	ids := slices.SortedFunc(maps.Keys(leases), func(a, b schema.ID) int { return slices.Compare(a[:], b[:]) })
+	for _, id := range ids {
+		s.leaseID.id(id)
+		s.leaseCost.int8(int64(leases[id]))
+	}
+}
+
 func (s *Sink) addDead(item *Item) {
 	s.deadPart.int4(item.Partition)
 	s.deadOffset.int8(item.Offset)
@@ -213,7 +233,7 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 18+len(s.events))
+	params := make([][]byte, 0, 20+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
@@ -224,7 +244,7 @@ func (s *Sink) params() [][]byte {
 	return params
 }
 
-// columns are the parameters 2 to 18 of saveBatch with their element types.
+// columns are the parameters 2 to 20 of saveBatch with their element types.
 func (s *Sink) columns() func(yield func(*column, uint32) bool) {
 	return func(yield func(*column, uint32) bool) {
 		_ = yield(&s.spanPart, pgtype.Int4OID) &&
@@ -243,6 +263,8 @@ func (s *Sink) columns() func(yield func(*column, uint32) bool) {
 			yield(&s.deadReason, pgtype.TextOID) &&
 			yield(&s.deadState, pgtype.TextOID) &&
 			yield(&s.deadAccount, pgtype.UUIDOID) &&
-			yield(&s.deadReceived, pgtype.TimestamptzOID)
+			yield(&s.deadReceived, pgtype.TimestamptzOID) &&
+			yield(&s.leaseID, pgtype.UUIDOID) &&
+			yield(&s.leaseCost, pgtype.Int8OID)
 	}
 }

@@ -27,6 +27,9 @@ WITH moved AS (
   FROM unnest($13::int4[], $14::int8[], $15::text[], $16::text[], $17::uuid[], $18::timestamptz[])
     AS d(partition, "offset", reason, sqlstate, account_id, received_at)
   ON CONFLICT DO NOTHING
+), settled AS (
+  UPDATE budget_leases l SET used_nano_usd = l.used_nano_usd + u.cost_nano_usd
+  FROM unnest($19::uuid[], $20::int8[]) AS u(lease_id, cost_nano_usd) WHERE l.lease_id = u.lease_id
 ), stored AS (
   INSERT INTO events (
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
@@ -41,11 +44,11 @@ WITH moved AS (
     latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, string_to_array(tags, E'\x1f'), metadata, idempotency_key,
     kafka_partition, kafka_offset
   FROM unnest(
-    $19::timestamptz[], $20::uuid[], $21::uuid[], $22::timestamptz[], $23::text[], $24::text[], $25::text[], $26::text[], $27::bool[],
-    $28::text[], $29::text[], $30::text[], $31::text[], $32::uuid[],
-    $33::int8[], $34::int8[], $35::int8[], $36::int8[], $37::int8[], $38::int8[],
-    $39::int8[], $40::int8[], $41::text[], $42::text[], $43::json[], $44::text[], $45::json[], $46::text[],
-    $47::int4[], $48::int8[]) AS e(
+    $21::timestamptz[], $22::uuid[], $23::uuid[], $24::timestamptz[], $25::text[], $26::text[], $27::text[], $28::text[], $29::bool[],
+    $30::text[], $31::text[], $32::text[], $33::text[], $34::uuid[],
+    $35::int8[], $36::int8[], $37::int8[], $38::int8[], $39::int8[], $40::int8[],
+    $41::int8[], $42::int8[], $43::text[], $44::text[], $45::json[], $46::text[], $47::json[], $48::text[],
+    $49::int4[], $50::int8[]) AS e(
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
     status, error_type, step, user_id, parent_event_id,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,

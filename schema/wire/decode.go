@@ -55,7 +55,7 @@ func Decode(b []byte, e *schema.Event) error {
 }
 
 // lastField is the highest field number that this version knows.
-const lastField = 28
+const lastField = 29
 
 func notEvent(err error) error { return fmt.Errorf("%w: %w", ErrNotEvent, err) }
 
@@ -134,6 +134,9 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 		return setID(&e.AccountID, v)
 	case 24:
 		return setID(&e.Parent, v)
+	case 29:
+		e.Leases = append(e.Leases, schema.ID{})
+		return setID(&e.Leases[len(e.Leases)-1], v)
 	case 20:
 		e.Breakdown = v
 		return nil

@@ -41,6 +41,9 @@ func Append(dst []byte, e *schema.Event) []byte {
 	}
 	w.bytes(27, e.Metadata)
 	w.text(28, e.IdempotencyKey)
+	for _, lease := range e.Leases {
+		w.id(29, lease)
+	}
 	return w
 }
 

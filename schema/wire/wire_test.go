@@ -26,6 +26,7 @@ func fullEvent() schema.Event {
 		LatencyMS: 16, Cost: 17, Source: schema.CostUnpriced, PriceID: "p", Breakdown: []byte(`[]`),
 		Status: schema.StatusError, ErrorType: "timeout", Step: "plan", Parent: schema.ID{15: 3}, UserID: "u",
 		Tags: []string{"a", "b"}, Metadata: []byte(`{"k":1}`), IdempotencyKey: "key",
+		Leases: []schema.ID{{15: 4}, {15: 5}},
 	}
 }
 

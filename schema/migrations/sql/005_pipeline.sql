@@ -17,7 +17,7 @@ create table event_keys (
     primary key (account_id, event_id)
 );
 
-create index event_keys_first_seen_idx on event_keys using brin (first_seen) with (autosummarize = true);
+create index event_keys_first_seen_idx on event_keys (first_seen);
 
 create table dead_letters (
     topic       text not null,

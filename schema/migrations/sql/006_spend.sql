@@ -10,6 +10,6 @@ create table spend (
     primary key (account_id, agent, bucket)
 );
 
-comment on table spend is 'Cost of the stored events by quarter hour of arrival. An event counts in the period in which it arrived.';
+comment on table spend is 'Cost of the stored events by quarter hour of arrival, for each agent and, under the empty name, for the whole account. An event counts in the period in which it arrived.';
 comment on column spend.bucket is 'Start of the quarter hour of received_at.';
 comment on column spend.cost_nano_usd is 'Sum in 10^-9 US dollars.';

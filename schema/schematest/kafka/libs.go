@@ -28,10 +28,7 @@ func Find() (Libs, error) {
 	if _, err := exec.LookPath("java"); err != nil {
 		return "", fmt.Errorf("java: %w", ErrNotInstalled)
 	}
-	dir, err := libsDir()
-	if err != nil {
-		return "", err
-	}
+	dir := libsDir()
 	if _, err := os.Stat(dir); err != nil {
 		return "", fmt.Errorf("the libraries of Kafka: %w", ErrNotInstalled)
 	}
@@ -47,11 +44,7 @@ func Resolve(ctx context.Context) (Libs, error) {
 	if _, err := exec.LookPath("mvn"); err != nil {
 		return "", fmt.Errorf("mvn: %w", ErrNotInstalled)
 	}
-	dir, err := libsDir()
-	if err != nil {
-		return "", err
-	}
-	if err := resolve(ctx, dir); err != nil {
+	if err := resolve(ctx, libsDir()); err != nil {
 		return "", fmt.Errorf("resolve kafka: %w", err)
 	}
 	return Find()
@@ -81,10 +74,10 @@ func resolve(ctx context.Context, dir string) error {
 }
 
 // libsDir is where the libraries are kept, for all clones on the machine and until the pom changes.
-func libsDir() (string, error) {
+func libsDir() string {
 	cache, err := os.UserCacheDir()
-	if err != nil {
-		return "", fmt.Errorf("find a place for the libraries of Kafka: %w", err)
+	if err != nil { // There is no home directory.
+		cache = os.TempDir()
 	}
-	return filepath.Join(cache, "outlay", fmt.Sprintf("kafka-%x", sha256.Sum256(pom))[:18]), nil
+	return filepath.Join(cache, "outlay", fmt.Sprintf("kafka-%.6x", sha256.Sum256(pom)))
 }

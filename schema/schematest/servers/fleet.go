@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -28,7 +29,10 @@ const startLimit = 5 * time.Minute
 
 // start starts the servers side by side. Those that did start are stopped when one does not.
 func start(ctx context.Context, wanted string) (*fleet, error) {
-	editions := choose(ctx, wanted)
+	editions, err := choose(ctx, wanted)
+	if err != nil {
+		return nil, err
+	}
 	f := &fleet{postgres: make([]*postgres.Server, len(editions))}
 	ctx, cancel := context.WithTimeout(ctx, startLimit)
 	defer cancel()
@@ -53,19 +57,24 @@ func start(ctx context.Context, wanted string) (*fleet, error) {
 	return f, nil
 }
 
-// choose returns the editions to start. Where nothing is installed it is the plain one, which is fetched.
-func choose(ctx context.Context, wanted string) []migrations.Edition {
+// choose returns the editions to start: those that are wanted, comma-separated, or all that are installed. Where nothing is
+// installed it is the plain one, which is fetched.
+func choose(ctx context.Context, wanted string) ([]migrations.Edition, error) {
 	if wanted == "" {
 		if installed := postgres.Editions(ctx); len(installed) > 0 {
-			return installed
+			return installed, nil
 		}
-		return []migrations.Edition{migrations.Plain}
+		return []migrations.Edition{migrations.Plain}, nil
 	}
 	var editions []migrations.Edition
 	for _, name := range strings.Split(wanted, ",") {
-		editions = append(editions, migrations.Edition(name))
+		e := migrations.Edition(name)
+		if !slices.Contains([]migrations.Edition{migrations.Plain, migrations.Apache, migrations.Community}, e) {
+			return nil, fmt.Errorf("there is no edition %q", name)
+		}
+		editions = append(editions, e)
 	}
-	return editions
+	return editions, nil
 }
 
 // environment names the servers for the tests.

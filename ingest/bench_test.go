@@ -1,0 +1,218 @@
+package ingest
+
+import (
+	"bufio"
+	"fmt"
+	"io"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/deploy/child"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/wire"
+)
+
+// The benchmarks run what they measure as processes of their own, so that the
+// CPU time of each is known: this test binary started again in a role.
+const (
+	roleVar   = "OUTLAY_BENCH_ROLE"
+	brokerVar = "OUTLAY_BENCH_BROKER"
+	secretVar = "OUTLAY_BENCH_SECRET"
+	dirVar    = "OUTLAY_BENCH_DIR"
+)
+
+func TestMain(m *testing.M) {
+	roles := map[string]func() error{"bare": serveBare, "ingest": serveIngest, "broker": serveBroker}
+	if role, ok := roles[os.Getenv(roleVar)]; ok {
+		if err := role(); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		return
+	}
+	os.Exit(m.Run())
+}
+
+// serveBare is the yardstick: net/http reading the body and answering as many
+// bytes as a tracking result has.
+func serveBare() error {
+	answer := []byte(`{"tracked":true,"cost_usd":0.0123,"session_id":"` + strings.Repeat("x", 200) + `"}`)
+	return serveHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if _, err := io.Copy(io.Discard, r.Body); err != nil {
+			return
+		}
+		w.Header().Set("Content-Type", "application/json")
+		_, _ = w.Write(answer)
+	}))
+}
+
+func serveIngest() error {
+	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
+	if err != nil {
+		return err
+	}
+	hash, _ := account.ParseSecret(os.Getenv(secretVar))
+	s := New(DefaultConfig(), Deps{
+		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise}},
+		Caps:   noCaps{},
+		Prices: price.Default, Kafka: client, Topic: wire.EventsTopic,
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	return serveHTTP(s.Handler())
+}
+
+func serveHTTP(h http.Handler) error {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println(l.Addr())
+	return (&http.Server{Handler: h, ReadHeaderTimeout: time.Second}).Serve(l)
+}
+
+// serveBroker is a broker with its data on disk.
+func serveBroker() error {
+	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(12, wire.EventsTopic)}
+	if strings.HasSuffix(os.Getenv(dirVar), "synced") {
+		options = append(options, kfake.SyncWrites())
+	}
+	c, err := kfake.NewCluster(options...)
+	if err != nil {
+		return err
+	}
+	fmt.Println(c.ListenAddrs()[0])
+	select {}
+}
+
+// server is a process in a role.
+type server struct {
+	*child.Process
+	address string
+}
+
+func startRole(b *testing.B, role string, env ...string) *server {
+	b.Helper()
+	cmd := exec.Command(os.Args[0])
+	cmd.Env = append(append(os.Environ(), roleVar+"="+role), env...)
+	cmd.Stderr = os.Stderr
+	stdout, err := cmd.StdoutPipe()
+	if err != nil {
+		b.Fatal(err)
+	}
+	p, err := child.Start(cmd, syscall.SIGKILL)
+	if err != nil {
+		b.Fatal(err)
+	}
+	b.Cleanup(func() {
+		_ = p.Signal(syscall.SIGKILL)
+		<-p.Done()
+	})
+	line, err := bufio.NewReader(stdout).ReadString('\n')
+	if err != nil {
+		b.Fatal(err)
+	}
+	return &server{p, strings.TrimSpace(line)}
+}
+
+// cpu is what the process has used so far, in user and kernel mode, from the
+// operating system's accounting.
+func (s *server) cpu(b *testing.B) time.Duration {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", s.PID()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	// The name in parentheses may hold anything; the fields follow it. utime and
+	// stime are fields 14 and 15, in hundredths of a second.
+	fields := strings.Fields(string(text[strings.LastIndexByte(string(text), ')')+2:]))
+	var utime, stime int64
+	if _, err := fmt.Sscan(fields[11]+" "+fields[12], &utime, &stime); err != nil {
+		b.Fatal(err)
+	}
+	return time.Duration(utime+stime) * 10 * time.Millisecond
+}
+
+// rss is the process's resident memory in bytes.
+func (s *server) rss(b *testing.B) float64 {
+	b.Helper()
+	text, err := os.ReadFile(fmt.Sprintf("/proc/%d/statm", s.PID()))
+	if err != nil {
+		b.Fatal(err)
+	}
+	var size, resident int64
+	if _, err := fmt.Sscan(string(text), &size, &resident); err != nil {
+		b.Fatal(err)
+	}
+	return float64(resident * int64(os.Getpagesize()))
+}
+
+// BenchmarkTrack compares POST /v1/track, acknowledged by a broker on disk, with
+// a bare net/http handler that reads the same bodies. They take turns, because
+// the machine's speed changes with the hour.
+func BenchmarkTrack(b *testing.B) {
+	secret := account.NewSecret()
+	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
+	synced := startRole(b, "broker", dirVar+"="+b.TempDir()+"/synced")
+	servers := []struct {
+		name   string
+		server *server
+	}{
+		{"bare", startRole(b, "bare")},
+		{"track", startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)},
+		{"track-synced", startRole(b, "ingest", brokerVar+"="+synced.address, secretVar+"="+secret)},
+	}
+	for _, connections := range []int{64, 256} {
+		for round := range 2 {
+			for _, s := range servers {
+				b.Run(fmt.Sprintf("%s/connections=%d/round=%d", s.name, connections, round), func(b *testing.B) {
+					benchRequests(b, s.server, "/v1/track", secret, connections, trackBodies(), 1)
+				})
+			}
+		}
+	}
+}
+
+// BenchmarkBatch sends batches of 100.
+func BenchmarkBatch(b *testing.B) {
+	secret := account.NewSecret()
+	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
+	server := startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)
+	for round := range 2 {
+		b.Run(fmt.Sprintf("batch=100/connections=16/round=%d", round), func(b *testing.B) {
+			benchRequests(b, server, "/v1/track/batch", secret, 16, batchBodies(100), 100)
+		})
+	}
+}
+
+// benchRequests sends b.N requests and reports events a second and the server's
+// CPU time for each.
+func benchRequests(b *testing.B, s *server, path, secret string, connections int, bodies []string, eventsEach int) {
+	requests := make([][]byte, len(bodies))
+	for i, body := range bodies {
+		requests[i] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
+			path, s.address, secret, len(body), body)
+	}
+	hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
+	cpu := s.cpu(b)
+	b.ResetTimer()
+	hammer(b, s.address, requests, connections, b.N)
+	b.StopTimer()
+	events := float64(b.N * eventsEach)
+	b.ReportMetric(events/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64((s.cpu(b)-cpu).Nanoseconds())/1000/events, "server-cpu-us/event")
+	b.ReportMetric(s.rss(b)/(1<<20), "server-MiB")
+	b.ReportMetric(0, "ns/op")
+}

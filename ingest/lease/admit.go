@@ -1,0 +1,204 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
+)
+
+// Why an event is not let through.
+var (
+	// ErrUnknown means that the database cannot be asked and the share in hand is
+	// used up: nobody knows whether the cap is reached.
+	ErrUnknown = errors.New("the cap cannot be checked")
+	// ErrUnpriced means that the price is not known and the cap refuses such.
+	ErrUnpriced = errors.New("the cap refuses events without a known price")
+)
+
+// ExceededError means that a cap is reached.
+type ExceededError struct{ Standing Standing }
+
+// Error says so.
+func (e *ExceededError) Error() string { return "the cap is reached" }
+
+// Charge is what an event that was let through was charged with.
+type Charge struct {
+	parts []charged
+	cost  schema.NanoUSD
+}
+
+type charged struct {
+	meter *meter
+	share *share
+}
+
+// Standing returns where the tightest of the caps stands. ok is false without a
+// cap.
+func (c *Charge) Standing() (s Standing, ok bool) {
+	if c == nil {
+		return Standing{}, false
+	}
+	for i, part := range c.parts {
+		standing := part.meter.standing()
+		if i == 0 || standing.Remaining < s.Remaining {
+			s = standing
+		}
+	}
+	return s, len(c.parts) > 0
+}
+
+// Refund takes the charge back: the event was surely not recorded.
+func (c *Charge) Refund() {
+	if c == nil {
+		return
+	}
+	for _, part := range c.parts {
+		if part.share != nil {
+			part.meter.refund(part.share, c.cost)
+		}
+	}
+}
+
+// Taint notes that nobody knows whether the event is recorded. Its cost stays
+// charged until it is certain that it is not on its way.
+func (c *Charge) Taint() {
+	if c == nil {
+		return
+	}
+	for _, part := range c.parts {
+		if part.share != nil {
+			part.meter.taint(part.share)
+		}
+	}
+}
+
+// Admit charges the caps of an event, and notes the leases in it. It returns nil
+// for an event without a cap, or an *ExceededError, ErrUnpriced or ErrUnknown.
+func (g *Gate) Admit(ctx context.Context, e *schema.Event) (*Charge, error) {
+	meters := g.meters.Load()
+	if meters == nil {
+		return nil, ErrUnknown
+	}
+	if len(*meters) == 0 {
+		return nil, nil //nolint:nilnil // No cap, no charge: the common case.
+	}
+	var c *Charge
+	for _, scope := range [...]budget.Scope{{AccountID: e.AccountID, Agent: e.Agent}, {AccountID: e.AccountID}} {
+		m, s, err := g.charge(ctx, scope, e)
+		if err != nil {
+			c.Refund()
+			e.Leases = nil
+			g.note(e, err)
+			return nil, err
+		}
+		if m == nil {
+			continue
+		}
+		if c == nil {
+			c = &Charge{cost: e.Cost}
+		}
+		c.parts = append(c.parts, charged{m, s})
+		if s != nil {
+			e.Leases = append(e.Leases, s.id)
+		}
+	}
+	if c != nil {
+		g.metrics.decision("allowed")
+	}
+	return c, nil
+}
+
+// note counts a refusal. What a reached cap has refused goes into the ledger.
+func (g *Gate) note(e *schema.Event, err error) {
+	if errors.Is(err, ErrUnknown) {
+		g.metrics.decision("unknown")
+		return
+	}
+	g.metrics.decision("refused")
+	g.refused.add(e)
+}
+
+// maxAsks bounds how often one event asks the database: others may take what it
+// was granted before it can.
+const maxAsks = 50
+
+// charge charges one cap. The meter is nil when there is none; the share is nil
+// for an event that passes uncharged.
+func (g *Gate) charge(ctx context.Context, scope budget.Scope, e *schema.Event) (*meter, *share, error) {
+	for range maxAsks {
+		m := (*g.meters.Load())[scope]
+		if m == nil {
+			return nil, nil, nil
+		}
+		if e.Source == schema.CostUnpriced && m.denies() {
+			return nil, nil, ErrUnpriced
+		}
+		if !g.valid() {
+			return m, nil, g.onUnknown()
+		}
+		v, s, c, mine := m.take(time.Now(), e.ReceivedAt, e.Cost)
+		switch v {
+		case passed:
+			return m, s, nil
+		case exceeded:
+			return nil, nil, &ExceededError{m.standing()}
+		case unknown:
+			return m, nil, g.onUnknown()
+		case ask:
+		}
+		if mine {
+			g.refill(ctx, scope, m, c)
+			continue
+		}
+		<-c.done // A call ends within callTimeout.
+	}
+	return nil, nil, ErrUnknown
+}
+
+// onUnknown is nil when the operator would rather let events through.
+func (g *Gate) onUnknown() error {
+	if g.cfg.OnDatabaseDown == "open" {
+		g.metrics.decision("open")
+		return nil
+	}
+	return ErrUnknown
+}
+
+// refill asks for more and wakes all who wait for it.
+func (g *Gate) refill(ctx context.Context, scope budget.Scope, m *meter, c *call) {
+	defer m.finish(c)
+	// The client may hang up; the answer is for all who wait.
+	ctx = context.WithoutCancel(ctx)
+	granted, err := g.bank.lease(ctx, *g.replica.Load(), scope, c)
+	switch {
+	case err != nil:
+		g.metrics.call("lease", "failed")
+		g.log.WarnContext(ctx, "cap not checked", "error", err)
+		m.failed(time.Now(), c.share)
+	case granted.refused:
+		g.metrics.call("lease", "refused")
+		m.refused(c.share)
+		if err := g.load(ctx, g.pool); err != nil {
+			m.failed(time.Now(), c.share)
+		}
+	default:
+		g.metrics.call("lease", "ok")
+		m.granted(time.Now(), c.share, granted)
+	}
+}
+
+// denies reports whether events without a known price are refused.
+func (m *meter) denies() bool {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.budget.OnUnpriced == budget.Deny
+}
+
+func (m *meter) scope() budget.Scope {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	return m.budget.Scope
+}

@@ -1,0 +1,133 @@
+package lease
+
+import (
+	"context"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/budget"
+)
+
+// Config says what to do when nobody knows.
+type Config struct {
+	// OnDatabaseDown is "closed" or "open": whether events of capped agents are
+	// refused or let through when the database cannot be asked.
+	OnDatabaseDown string `name:"budget-on-database-down" default:"closed" enum:"closed,open" help:"Whether events of capped agents are refused (closed, answered 500) or let through (open) while the database cannot be asked and the share in hand is used up."`
+}
+
+// Deps are what a Gate works with; the caller owns them.
+type Deps struct {
+	Pool    *pgxpool.Pool
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Gate decides about every event whether its caps allow it. It is safe for
+// concurrent use.
+type Gate struct {
+	cfg     Config
+	pool    *pgxpool.Pool
+	bank    bank
+	log     *slog.Logger
+	now     func() time.Time
+	metrics *metrics
+	refused *ledger
+
+	// meters is replaced whole when caps change; a meter of a cap that stays is
+	// carried over.
+	meters atomic.Pointer[map[budget.Scope]*meter]
+	// loading keeps two loads apart.
+	loading sync.Mutex
+	// leaving are meters of caps that were removed, until their shares are closed.
+	leavingMu sync.Mutex
+	leaving   []*meter
+
+	replica atomic.Pointer[schema.ID]
+	// validUntil is until when shares may be spent, in nanoseconds since started:
+	// long before the database takes this replica for dead. It follows the
+	// monotonic clock, which no time server moves.
+	validUntil atomic.Int64
+	started    time.Time
+}
+
+// New returns a Gate; Run keeps it going.
+func New(cfg Config, d Deps) *Gate {
+	g := &Gate{
+		cfg: cfg, pool: d.Pool, bank: bank{d.Pool}, log: d.Log, now: d.Now,
+		metrics: newMetrics(d.Metrics), refused: newLedger(), started: time.Now(),
+	}
+	id := schema.NewID(d.Now())
+	g.replica.Store(&id)
+	return g
+}
+
+// Run keeps caps fresh, says that this replica is alive, gives back what is not
+// used, and at the end gives back everything.
+func (g *Gate) Run(ctx context.Context) error {
+	var wg sync.WaitGroup
+	wg.Go(func() { g.beat(ctx) })
+	wg.Go(func() { g.sweep(ctx) })
+	watch := account.Watch{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(ctx, g.pool.Config().ConnConfig)
+		},
+		Load: func(ctx context.Context, conn *pgx.Conn) error { return g.load(ctx, conn) },
+		Log:  g.log,
+	}
+	err := watch.Run(ctx)
+	wg.Wait()
+	return err
+}
+
+// Ready reports whether the caps were loaded. Before that nothing may pass.
+func (g *Gate) Ready() bool { return g.meters.Load() != nil }
+
+// load reads every cap anew.
+func (g *Gate) load(ctx context.Context, db budget.DB) error {
+	g.loading.Lock()
+	defer g.loading.Unlock()
+	budgets, err := budget.NewStore(db).All(ctx)
+	if err != nil {
+		return err
+	}
+	old := map[budget.Scope]*meter{}
+	if m := g.meters.Load(); m != nil {
+		old = *m
+	}
+	meters := make(map[budget.Scope]*meter, len(budgets))
+	for _, b := range budgets {
+		m := old[b.Scope]
+		if m == nil {
+			m = &meter{budget: b}
+		}
+		m.update(b)
+		meters[b.Scope] = m
+	}
+	g.meters.Store(&meters)
+	for scope, m := range old {
+		if meters[scope] == nil {
+			m.remove()
+			g.leave(m)
+		}
+	}
+	g.metrics.caps.Set(float64(len(meters)))
+	return nil
+}
+
+func (g *Gate) leave(m *meter) {
+	g.leavingMu.Lock()
+	defer g.leavingMu.Unlock()
+	g.leaving = append(g.leaving, m)
+}
+
+// valid reports whether shares may be spent now.
+func (g *Gate) valid() bool { return int64(time.Since(g.started)) < g.validUntil.Load() }

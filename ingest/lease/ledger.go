@@ -1,0 +1,110 @@
+package lease
+
+import (
+	"context"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// ledger sums up refused events until they are written down.
+type ledger struct {
+	mu   sync.Mutex
+	sums map[refusedKey]refusedSum
+}
+
+type refusedKey struct {
+	account                schema.ID
+	agent, model, provider string
+	bucket                 time.Time
+}
+
+type refusedSum struct {
+	events, input, output int64
+	cost                  schema.NanoUSD
+}
+
+// maxRefusedKeys bounds memory while the database is away. What does not fit is
+// summed up without its model and provider.
+const maxRefusedKeys = 10_000
+
+func newLedger() *ledger { return &ledger{sums: map[refusedKey]refusedSum{}} }
+
+func (l *ledger) add(e *schema.Event) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, e.ReceivedAt.Truncate(15 * time.Minute)}
+	if _, known := l.sums[k]; !known && len(l.sums) >= maxRefusedKeys {
+		k.model, k.provider = "", ""
+	}
+	l.merge(k, refusedSum{1, e.InputTokens, e.OutputTokens, e.Cost})
+}
+
+func (l *ledger) merge(k refusedKey, s refusedSum) {
+	sum := l.sums[k]
+	sum.events += s.events
+	sum.input += s.input
+	sum.output += s.output
+	sum.cost += s.cost
+	l.sums[k] = sum
+}
+
+func (l *ledger) take() map[refusedKey]refusedSum {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	sums := l.sums
+	l.sums = map[refusedKey]refusedSum{}
+	return sums
+}
+
+func (l *ledger) putBack(sums map[refusedKey]refusedSum) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	for k, s := range sums {
+		l.merge(k, s)
+	}
+}
+
+const addRefused = `
+INSERT INTO refused_events AS r (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::int8[], $7::numeric[], $8::numeric[], $9::numeric[])
+ON CONFLICT (account_id, agent, bucket, model, provider) DO UPDATE SET
+  events = r.events + excluded.events, input_tokens = r.input_tokens + excluded.input_tokens,
+  output_tokens = r.output_tokens + excluded.output_tokens, cost_nano_usd = r.cost_nano_usd + excluded.cost_nano_usd`
+
+// writeRefused writes the sums down. A try without an answer is not repeated: the
+// ledger is for people, and may rather miss a second of refusals than double it.
+func (g *Gate) writeRefused(ctx context.Context) {
+	sums := g.refused.take()
+	if len(sums) == 0 {
+		return
+	}
+	var (
+		accounts                  []schema.ID
+		agents, models, providers []string
+		buckets                   []time.Time
+		events, input, output     []int64
+		costs                     []int64
+	)
+	for k, s := range sums {
+		accounts, agents, models, providers = append(accounts, k.account), append(agents, k.agent), append(models, k.model), append(providers, k.provider)
+		buckets, events = append(buckets, k.bucket), append(events, s.events)
+		input, output, costs = append(input, s.input), append(output, s.output), append(costs, int64(s.cost))
+	}
+	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	defer cancel()
+	conn, err := g.pool.Acquire(ctx)
+	if err != nil {
+		g.refused.putBack(sums)
+		return
+	}
+	defer conn.Release()
+	if _, err := conn.Exec(ctx, addRefused, accounts, agents, models, providers, buckets, events, input, output, costs); err != nil {
+		g.metrics.call("refused", "failed")
+		g.log.WarnContext(ctx, "refused events not written down", "rows", len(sums), "error", fmt.Errorf("write: %w", err))
+		return
+	}
+	g.metrics.call("refused", "ok")
+}

@@ -1,0 +1,280 @@
+package lease
+
+import (
+	"sync"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
+)
+
+// How long a "no" is good for. The database is asked again after it, because
+// another replica may have given money back.
+const (
+	exceededFor = 200 * time.Millisecond
+	downFor     = 200 * time.Millisecond
+)
+
+// meter is one cap as this replica knows it. What it does to the database goes
+// one call after the other; call is the one under way.
+type meter struct {
+	mu     sync.Mutex
+	budget budget.Budget
+	share  *share
+	// balance is what is leased and not spent.
+	balance schema.NanoUSD
+	// left is what the cap had left for all replicas when it was last asked.
+	left schema.NanoUSD
+	// want is how much to ask for: it doubles while shares are used up quickly.
+	want       schema.NanoUSD
+	lastRefill time.Time
+	// exceededUntil and downUntil are when to ask again after a "no" and after an
+	// error. openUntil is how long events without cost pass without asking.
+	exceededUntil, downUntil, openUntil time.Time
+	// used is what was charged since the last sweep.
+	used schema.NanoUSD
+	call *call
+	// unsettled are shares that are not in use any more and that the database has
+	// to close. The sweep does it.
+	unsettled []*share
+}
+
+// call is a call to the database that requests wait for.
+type call struct {
+	done  chan struct{}
+	share *share
+	// need is what the event that asks lacks, want what would be convenient.
+	need, want schema.NanoUSD
+}
+
+// verdict is what take decides without asking.
+type verdict int
+
+const (
+	passed   verdict = iota // the cost is charged
+	exceeded                // the cap is reached
+	unknown                 // the database does not answer
+	ask                     // nobody knows yet: call has to be made or waited for
+)
+
+// take charges an event that arrived at arrival if it can be decided at once. With
+// ask it returns the call to wait for, and whether the caller has to make it.
+func (m *meter) take(now, arrival time.Time, cost schema.NanoUSD) (v verdict, s *share, c *call, mine bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.roll(arrival)
+	switch {
+	case m.balance > 0 && m.balance >= cost:
+		m.balance -= cost
+		m.share.charged += cost
+		m.used += cost
+		return passed, m.share, nil, false
+	case now.Before(m.exceededUntil):
+		return exceeded, nil, nil, false
+	case now.Before(m.downUntil):
+		return unknown, nil, nil, false
+	case cost == 0 && now.Before(m.openUntil):
+		return passed, nil, nil, false
+	case m.call != nil:
+		return ask, nil, m.call, false
+	}
+	if m.share.final {
+		m.retire()
+		m.roll(arrival)
+	}
+	m.share.leased = true
+	need := max(0, cost-m.balance)
+	m.call = &call{done: make(chan struct{}), share: m.share, need: need, want: m.ambition(now, need)}
+	return ask, nil, m.call, true
+}
+
+// roll starts a new share when the period of the present one is over. Holds mu.
+func (m *meter) roll(arrival time.Time) {
+	if m.share != nil && !arrival.Before(m.share.window.End) {
+		m.retire()
+	}
+	if m.share == nil {
+		m.share = &share{id: schema.NewID(arrival), window: m.budget.Window(arrival), epoch: m.budget.Epoch}
+		m.left = m.budget.Limit
+	}
+}
+
+// retire takes the share out of use. What is left of it goes back. Holds mu.
+func (m *meter) retire() {
+	if m.share == nil {
+		return
+	}
+	if m.share.leased {
+		m.unsettled = append(m.unsettled, m.share)
+	}
+	m.share, m.balance = nil, 0
+	m.exceededUntil, m.downUntil, m.openUntil = time.Time{}, time.Time{}, time.Time{}
+}
+
+// update obeys a changed cap.
+func (m *meter) update(b budget.Budget) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if b.UpdatedAt.Equal(m.budget.UpdatedAt) && b.Epoch == m.budget.Epoch {
+		return
+	}
+	if b.Epoch != m.budget.Epoch || b.Period != m.budget.Period || b.Timezone != m.budget.Timezone {
+		m.retire()
+	}
+	m.budget = b
+	m.exceededUntil, m.openUntil = time.Time{}, time.Time{}
+}
+
+// remove gives everything back.
+func (m *meter) remove() {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.retire()
+}
+
+// refund takes back the charge of an event that was surely not recorded.
+func (m *meter) refund(s *share, cost schema.NanoUSD) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.charged -= cost
+	if s == m.share {
+		m.balance += cost
+		return
+	}
+	m.unsettled = append(m.unsettled, s)
+}
+
+// taint takes a share out of use of which an event may or may not be on its way.
+func (m *meter) taint(s *share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s == m.share {
+		m.retire()
+	}
+}
+
+// The bounds of want, in nano-dollars: a cent up to 1000 dollars. The database
+// grants at most an eighth of what is left.
+const (
+	minWant schema.NanoUSD = 10_000_000
+	maxWant schema.NanoUSD = 1000_000_000_000
+)
+
+// ambition adapts want to how quickly shares are used up. Holds mu.
+func (m *meter) ambition(now time.Time, need schema.NanoUSD) schema.NanoUSD {
+	switch since := now.Sub(m.lastRefill); {
+	case since < 100*time.Millisecond:
+		m.want *= 2
+	case since > 400*time.Millisecond:
+		m.want /= 2
+	}
+	m.lastRefill = now
+	m.want = max(need, min(max(m.want, minWant), maxWant))
+	return m.want
+}
+
+// granted takes in the answer of the database to a request for more.
+func (m *meter) granted(now time.Time, s *share, g grant) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s != m.share {
+		// The cap changed meanwhile: all of it goes back.
+		m.unsettled = append(m.unsettled, s)
+		return
+	}
+	m.balance += g.granted
+	m.left = max(0, g.remaining)
+	switch {
+	case g.granted == 0 && g.remaining <= 0:
+		m.exceededUntil = now.Add(exceededFor)
+	default:
+		m.openUntil = now.Add(exceededFor)
+	}
+}
+
+// failed notes that the database did not answer. It may have done what it was
+// asked all the same, so the share is used up and then closed, which settles it.
+func (m *meter) failed(now time.Time, s *share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.final = true
+	m.downUntil = now.Add(downFor)
+}
+
+// refused notes that the share may not be used any more: the cap was removed or
+// reset, or this replica was taken for dead.
+func (m *meter) refused(s *share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s == m.share {
+		m.retire()
+	}
+}
+
+// idle takes out of the present share what is not being used up: all of a share
+// that was not charged since the last sweep, else what exceeds twice the charges.
+// It returns nil if that is too little to bother, or a call is under way. The
+// caller makes the call.
+func (m *meter) idle() *call {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	used := m.used
+	m.used = 0
+	surplus := m.balance - 2*used
+	if m.call != nil || m.share == nil || m.share.final || surplus <= m.balance/2 {
+		return nil
+	}
+	m.left += surplus
+	m.balance -= surplus
+	m.call = &call{done: make(chan struct{}), share: m.share}
+	return m.call
+}
+
+// takeUnsettled hands the shares to close over.
+func (m *meter) takeUnsettled() []*share {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	shares := m.unsettled
+	m.unsettled = nil
+	return shares
+}
+
+// putBack keeps a share that could not be closed for the next sweep.
+func (m *meter) putBack(s *share) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.unsettled = append(m.unsettled, s)
+}
+
+// keeps is what the database has to leave leased of a share. Charges and refunds
+// of the present share do not change it.
+func (m *meter) keeps(s *share) schema.NanoUSD {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s == m.share {
+		return s.charged + m.balance
+	}
+	return s.charged
+}
+
+// finish ends the call under way and wakes those who wait for it.
+func (m *meter) finish(c *call) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	m.call = nil
+	close(c.done)
+}
+
+// standing is what the cap looks like from here.
+func (m *meter) standing() Standing {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s := Standing{Budget: m.budget, Remaining: m.budget.Limit}
+	if m.share != nil {
+		s.Remaining = min(m.budget.Limit, m.left+m.balance)
+		if m.budget.Period != budget.Total {
+			s.ResetsAt = m.share.window.End
+		}
+	}
+	return s
+}

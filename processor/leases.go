@@ -1,0 +1,134 @@
+package processor
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"strconv"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/twmb/franz-go/pkg/kadm"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// When nothing under a lease can be written to Kafka any more: a producer gives a
+// record up after 30 s, and an ingest replica that cannot say that it is alive
+// stops spending after 60 s.
+const (
+	closedLongEnough = 60 * time.Second
+	deadAfter        = 120 * time.Second
+)
+
+// upkeepLeases takes back what can be taken back of the shares of caps.
+func (p *Processor) upkeepLeases(ctx context.Context, conn *pgx.Conn) error {
+	if err := dropSettled(ctx, conn); err != nil {
+		return err
+	}
+	if err := p.setBarriers(ctx, conn); err != nil {
+		return err
+	}
+	return p.dropPassed(ctx, conn)
+}
+
+// A closed lease that holds nothing has nothing on its way. So does one of a
+// period that ended an hour ago, or of a replica that is long dead, if it holds
+// nothing.
+const selectSettled = `
+SELECT l.lease_id FROM budget_leases l
+WHERE l.granted_nano_usd - l.returned_nano_usd - l.used_nano_usd <= 0
+  AND (l.closed_at IS NOT NULL
+    OR NOT EXISTS (SELECT FROM ingest_replicas r WHERE r.replica_id = l.replica_id AND r.seen_at > now() - $1::interval))
+LIMIT 10000`
+
+const dropLeases = `SELECT drop_leases($1)`
+
+func dropSettled(ctx context.Context, conn *pgx.Conn) error {
+	rows, _ := conn.Query(ctx, selectSettled, deadAfter)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
+	if err != nil {
+		return fmt.Errorf("find settled leases: %w", err)
+	}
+	return drop(ctx, conn, ids)
+}
+
+func drop(ctx context.Context, conn *pgx.Conn, ids []schema.ID) error {
+	if len(ids) == 0 {
+		return nil
+	}
+	if _, err := conn.Exec(ctx, dropLeases, ids); err != nil {
+		return fmt.Errorf("drop %d leases: %w", len(ids), err)
+	}
+	return nil
+}
+
+// A lease that holds something and of which nothing more can be written.
+const selectEnded = `
+SELECT l.lease_id FROM budget_leases l
+WHERE l.barrier IS NULL AND (l.closed_at < now() - $1::interval
+  OR NOT EXISTS (SELECT FROM ingest_replicas r WHERE r.replica_id = l.replica_id AND r.seen_at > now() - $2::interval))
+LIMIT 10000`
+
+const setBarrier = `UPDATE budget_leases SET barrier = $2 WHERE lease_id = ANY($1) AND barrier IS NULL`
+
+// setBarriers notes for leases that have ended where Kafka's log ends now: what
+// was written under them stands before that.
+func (p *Processor) setBarriers(ctx context.Context, conn *pgx.Conn) error {
+	rows, _ := conn.Query(ctx, selectEnded, closedLongEnough, deadAfter)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
+	if err != nil {
+		return fmt.Errorf("find ended leases: %w", err)
+	}
+	if len(ids) == 0 {
+		return nil
+	}
+	// The ends are asked for after the leases were found, never before.
+	ends, err := kadm.NewClient(p.letters.client).ListEndOffsets(ctx, p.topic)
+	if err == nil {
+		err = ends.Error()
+	}
+	if err != nil {
+		return fmt.Errorf("ask kafka where the topic ends: %w", err)
+	}
+	barrier := map[string]int64{}
+	ends.Each(func(o kadm.ListedOffset) { barrier[strconv.Itoa(int(o.Partition))] = o.Offset })
+	text, err := json.Marshal(barrier)
+	if err != nil {
+		return err
+	}
+	if _, err := conn.Exec(ctx, setBarrier, ids, text); err != nil {
+		return fmt.Errorf("set barriers: %w", err)
+	}
+	return nil
+}
+
+const selectPassed = `
+SELECT l.lease_id FROM budget_leases l
+WHERE l.barrier IS NOT NULL AND NOT EXISTS (
+  SELECT FROM jsonb_each_text(l.barrier) AS b(partition, "end")
+  LEFT JOIN kafka_offsets o ON o.topic = $1 AND o.partition = b.partition::integer
+  WHERE coalesce(o.next_offset, 0) < b."end"::bigint)
+LIMIT 10000`
+
+// dropPassed drops the leases whose barrier the processors have passed: what was
+// on its way is stored, and the rest of the money is free again.
+func (p *Processor) dropPassed(ctx context.Context, conn *pgx.Conn) error {
+	rows, _ := conn.Query(ctx, selectPassed, p.topic)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
+	if err != nil {
+		return fmt.Errorf("find passed leases: %w", err)
+	}
+	return drop(ctx, conn, ids)
+}
+
+const deleteDeadReplicas = `
+DELETE FROM ingest_replicas r WHERE seen_at < now() - interval '1 day'
+  AND NOT EXISTS (SELECT FROM budget_leases l WHERE l.replica_id = r.replica_id)`
+
+func forgetReplicas(ctx context.Context, conn *pgx.Conn) error {
+	if _, err := conn.Exec(ctx, deleteDeadReplicas); err != nil {
+		return fmt.Errorf("forget dead replicas: %w", err)
+	}
+	return nil
+}
