@@ -17,6 +17,14 @@ import (
 // maxBodyBytes bounds the body of every request of this tier.
 const maxBodyBytes = 64 << 10
 
+// optionalBody is body for a request that may come without any.
+func (c *call) optionalBody(v any) error {
+	if c.Request.ContentLength == 0 {
+		return nil
+	}
+	return c.body(v)
+}
+
 // body reads the request's JSON object into v. Unknown, repeated and differently
 // spelled names are refused, and whatever follows the object.
 func (c *call) body(v any) error {

@@ -102,7 +102,11 @@ func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
 		s.log.DebugContext(r.Context(), "token refused", "error", err)
 		return auth.Principal{}, errBadToken
 	}
-	return who, nil
+	who, err = s.standing.Check(r.Context(), who)
+	if errors.Is(err, auth.ErrBadToken) {
+		return auth.Principal{}, errBadToken
+	}
+	return who, err
 }
 
 // reply answers 200 with v as JSON.

@@ -4,7 +4,9 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net/url"
 	"runtime"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -21,11 +23,18 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// Keys sign and check the tokens.
 	Keys *auth.Keys
+	// BaseURL is where people reach the server, such as "https://outlay.example.com";
+	// share links start with it. Defaults to what the request was sent to, which is
+	// wrong behind a proxy that speaks TLS for us.
+	BaseURL string
 	// Issuer is the iss claim of the tokens. Defaults to "outlay". Tokens of
 	// another issuer are refused, so it is the same on every replica.
 	Issuer string
 	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
 	TokenLifetime time.Duration
+	// SignInLifetime is how long a sign-in lasts without being refreshed. Defaults
+	// to 30 days.
+	SignInLifetime time.Duration
 	// StatementTimeout bounds every statement. Defaults to 10 s.
 	StatementTimeout time.Duration
 	// ConcurrentSignIns is how many passwords are checked at once, 19 MiB of
@@ -43,8 +52,10 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
+	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
 	c.Issuer = cmp.Or(c.Issuer, "outlay")
 	c.TokenLifetime = cmp.Or(c.TokenLifetime, time.Hour)
+	c.SignInLifetime = cmp.Or(c.SignInLifetime, 30*24*time.Hour)
 	c.StatementTimeout = cmp.Or(c.StatementTimeout, 10*time.Second)
 	c.ConcurrentSignIns = cmp.Or(c.ConcurrentSignIns, runtime.GOMAXPROCS(0))
 	if c.Now == nil {
@@ -57,6 +68,11 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+func validBaseURL(text string) bool {
+	u, err := url.Parse(text)
+	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
+}
+
 func (c Config) validate() error {
 	switch {
 	case c.Pool == nil:
@@ -65,6 +81,10 @@ func (c Config) validate() error {
 		return errors.New("query: Keys is not set")
 	case c.TokenLifetime < time.Minute:
 		return errors.New("query: TokenLifetime is shorter than a minute")
+	case c.BaseURL != "" && !validBaseURL(c.BaseURL):
+		return errors.New("query: BaseURL is not the address of a web server")
+	case c.SignInLifetime < c.TokenLifetime:
+		return errors.New("query: SignInLifetime is shorter than TokenLifetime")
 	case c.StatementTimeout < time.Millisecond:
 		return errors.New("query: StatementTimeout is shorter than a millisecond")
 	}

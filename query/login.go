@@ -39,11 +39,17 @@ type tokenReply struct {
 	Token     string `json:"token"`
 	TokenType string `json:"token_type"`
 	// ExpiresIn is in seconds.
-	ExpiresIn int64 `json:"expires_in"`
+	ExpiresIn    int64  `json:"expires_in"`
+	RefreshToken string `json:"refresh_token,omitempty"`
 }
 
 // signInTimeout bounds a sign-in, waiting for its turn to be hashed included.
 const signInTimeout = 10 * time.Second
+
+// finishing returns a context for what is finished even when the client goes away.
+func (c *call) finishing() (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.ctx()), signInTimeout)
+}
 
 // login answers a token for an e-mail address and its password.
 func (s *Server) login(c *call) error {
@@ -54,18 +60,26 @@ func (s *Server) login(c *call) error {
 	if err := request.err(); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(c.ctx(), signInTimeout)
+	ctx, cancel := c.finishing()
 	defer cancel()
 	user, err := s.signIn.Check(ctx, request.Email, request.Password, c.ClientIP())
 	s.metrics.signIns.WithLabelValues(signInOutcome(err)).Inc()
 	if err != nil {
 		return signInError(err)
 	}
-	token, lifetime, err := s.tokens.Issue(auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role})
+	signIn, refresh, err := s.signIns.Start(ctx, user)
 	if err != nil {
 		return err
 	}
-	return c.reply(tokenReply{Token: token, TokenType: "Bearer", ExpiresIn: int64(lifetime / time.Second)})
+	return s.replyToken(c, auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role, SignIn: signIn}, refresh)
+}
+
+func (s *Server) replyToken(c *call, who auth.Principal, refresh string) error {
+	token, lifetime, err := s.tokens.Issue(who)
+	if err != nil {
+		return err
+	}
+	return c.reply(tokenReply{Token: token, TokenType: "Bearer", ExpiresIn: int64(lifetime / time.Second), RefreshToken: refresh})
 }
 
 func signInOutcome(err error) string {

@@ -13,13 +13,16 @@ type metrics struct {
 	requests *prometheus.CounterVec
 	duration *prometheus.HistogramVec
 	signIns  *prometheus.CounterVec
+	// refreshes that were reused are refresh tokens in two hands.
+	refreshes *prometheus.CounterVec
 }
 
-// The outcomes of a sign-in.
+// The outcomes of a sign-in or of a refresh.
 const (
 	outcomeOK     = "ok"
 	outcomeWrong  = "wrong"
 	outcomeSlowed = "slowed"
+	outcomeReused = "reused"
 	outcomeError  = "error"
 )
 
@@ -38,11 +41,18 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_sign_ins_total",
 			Help: "Sign-ins with a password, by outcome.",
 		}, []string{"outcome"}),
+		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_query_refreshes_total",
+			Help: "Refresh tokens that were sent, by outcome; a reused one ends its sign-in.",
+		}, []string{"outcome"}),
+	}
+	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeReused, outcomeError} {
+		m.refreshes.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns)
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes)
 	return m
 }
 

@@ -30,9 +30,14 @@ type Server struct {
 	accounts *account.Store
 	hasher   *account.Hasher
 	signIn   *auth.SignIn
+	signIns  *auth.SignIns
+	standing *auth.Standing
 	tokens   *auth.Tokens
 	keys     *auth.Keys
 	document []byte
+	baseURL  string
+	// shareRate bounds how often an address opens share links.
+	shareRate *rateLimit
 
 	now     func() time.Time
 	log     *slog.Logger
@@ -52,16 +57,20 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		usage:    usage.NewStore(config.Pool, config.StatementTimeout),
-		accounts: account.NewStore(config.Pool, config.Now),
-		hasher:   account.NewHasher(config.ConcurrentSignIns),
-		tokens:   auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
-		keys:     config.Keys,
-		document: document,
-		now:      config.Now,
-		log:      config.Log,
-		metrics:  newMetrics(config.Metrics),
-		gzips:    sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
+		usage:     usage.NewStore(config.Pool, config.StatementTimeout),
+		accounts:  account.NewStore(config.Pool, config.Now),
+		hasher:    account.NewHasher(config.ConcurrentSignIns),
+		signIns:   auth.NewSignIns(config.Pool, config.SignInLifetime, config.Now),
+		standing:  auth.NewStanding(config.Pool, config.Now),
+		tokens:    auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
+		keys:      config.Keys,
+		document:  document,
+		baseURL:   config.BaseURL,
+		shareRate: newRateLimit(config.Now, sharesPerMinute, time.Minute),
+		now:       config.Now,
+		log:       config.Log,
+		metrics:   newMetrics(config.Metrics),
+		gzips:     sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now))
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
@@ -69,6 +78,9 @@ func New(config Config) (*Server, error) {
 	}
 	return s, nil
 }
+
+// sharesPerMinute is how many share links one address may open in a minute.
+const sharesPerMinute = 120
 
 // Handler answers the requests. It is safe for concurrent use.
 func (s *Server) Handler() http.Handler { return s.engine }
@@ -97,17 +109,36 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 func (s *Server) routes(e *gin.Engine) {
 	open := func(method, path string, h handler) { e.Handle(method, path, s.adapt(h)) }
 	viewer := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Viewer, h))) }
+	admin := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Admin, h))) }
+	owner := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Owner, h))) }
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
 	viewer(http.MethodGet, "/v1/events/:id", s.event)
 	viewer(http.MethodGet, "/v1/agents", s.listAgents)
 	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
+	viewer(http.MethodGet, "/v1/sessions", s.listSessions)
+	viewer(http.MethodGet, "/v1/sessions/:id", s.session)
+	viewer(http.MethodGet, "/v1/sessions/:id/share", s.shareSession)
+	viewer(http.MethodDelete, "/v1/sessions/:id/share", s.unshareSession)
+	open(http.MethodGet, "/v1/share/:token", s.sharedSession)
 	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
 	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
 
 	open(http.MethodPost, "/v1/auth/login", s.login)
+	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
+	open(http.MethodPost, "/v1/auth/logout", s.logout)
+	viewer(http.MethodPost, "/v1/auth/password", s.changePassword)
 	viewer(http.MethodGet, "/v1/auth/me", s.me)
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
+	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
+	admin(http.MethodPost, "/v1/api-keys", s.createKey)
+	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.rotateKey)
+	admin(http.MethodDelete, "/v1/api-keys/:id", s.revokeKey)
+	owner(http.MethodGet, "/v1/users", s.listUsers)
+	owner(http.MethodPost, "/v1/users", s.createUser)
+	owner(http.MethodPatch, "/v1/users/:id", s.changeUser)
+	admin(http.MethodGet, "/v1/audit", s.listActs)
+
 	open(http.MethodGet, "/openapi.json", s.openapi)
 }
 

@@ -60,6 +60,10 @@ type spendSum struct {
 	events int64
 }
 
+// leaseSum is what the events of a batch used of a lease, and the part of it that
+// is stored: duplicates are not.
+type leaseSum struct{ used, stored schema.NanoUSD }
+
 const bucketSeconds = 15 * 60
 
 // bucketOf returns the start of t's quarter of an hour in Unix seconds.

@@ -31,7 +31,8 @@ type Sink struct {
 	deadPart, deadOffset         column
 	deadReason, deadState        column
 	deadAccount, deadReceived    column
-	leaseID, leaseCost           column
+	leaseID                      column
+	leaseUsed, leaseStored       column
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
@@ -134,12 +135,14 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	var result Result
 	spend := map[spendKey]spendSum{}
 	buckets := map[int64]bool{}
-	leases := map[schema.ID]schema.NanoUSD{}
+	leases := map[schema.ID]leaseSum{}
 	for i := range items {
 		item := &items[i]
 		// Whatever becomes of an event, it is not on its way any more.
 		for _, lease := range item.Event.Leases {
-			leases[lease] += item.Event.Cost
+			sum := leases[lease]
+			sum.used += item.Event.Cost
+			leases[lease] = sum
 		}
 		if item.Dead != nil {
 			s.addDead(item)
@@ -162,6 +165,11 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		}
 		s.events.add(item)
 		result.Stored++
+		for _, lease := range e.Leases {
+			sum := leases[lease]
+			sum.stored += e.Cost
+			leases[lease] = sum
+		}
 		buckets[bucketOf(e.Time)] = true
 		// The account's own sum stands under the empty name.
 		for _, agent := range [...]string{e.Agent, ""} {
@@ -203,11 +211,12 @@ func (s *Sink) addSpend(spend map[spendKey]spendSum) {
 }
 
 // addLeases adds the sums in a fixed order, as addSpend does.
-func (s *Sink) addLeases(leases map[schema.ID]schema.NanoUSD) {
+func (s *Sink) addLeases(leases map[schema.ID]leaseSum) {
 	ids := slices.SortedFunc(maps.Keys(leases), func(a, b schema.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range ids {
 		s.leaseID.id(id)
-		s.leaseCost.int8(int64(leases[id]))
+		s.leaseUsed.int8(int64(leases[id].used))
+		s.leaseStored.int8(int64(leases[id].stored))
 	}
 }
 
@@ -233,7 +242,7 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 20+len(s.events))
+	params := make([][]byte, 0, 21+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
@@ -244,7 +253,7 @@ func (s *Sink) params() [][]byte {
 	return params
 }
 
-// columns are the parameters 2 to 20 of saveBatch with their element types.
+// columns are the parameters 2 to 21 of saveBatch with their element types.
 func (s *Sink) columns() func(yield func(*column, uint32) bool) {
 	return func(yield func(*column, uint32) bool) {
 		_ = yield(&s.spanPart, pgtype.Int4OID) &&
@@ -265,6 +274,7 @@ func (s *Sink) columns() func(yield func(*column, uint32) bool) {
 			yield(&s.deadAccount, pgtype.UUIDOID) &&
 			yield(&s.deadReceived, pgtype.TimestamptzOID) &&
 			yield(&s.leaseID, pgtype.UUIDOID) &&
-			yield(&s.leaseCost, pgtype.Int8OID)
+			yield(&s.leaseUsed, pgtype.Int8OID) &&
+			yield(&s.leaseStored, pgtype.Int8OID)
 	}
 }

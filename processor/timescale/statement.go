@@ -28,8 +28,8 @@ WITH moved AS (
     AS d(partition, "offset", reason, sqlstate, account_id, received_at)
   ON CONFLICT DO NOTHING
 ), settled AS (
-  UPDATE budget_leases l SET used_nano_usd = l.used_nano_usd + u.cost_nano_usd
-  FROM unnest($19::uuid[], $20::int8[]) AS u(lease_id, cost_nano_usd) WHERE l.lease_id = u.lease_id
+  UPDATE budget_leases l SET used_nano_usd = l.used_nano_usd + u.used, stored_nano_usd = l.stored_nano_usd + u.stored
+  FROM unnest($19::uuid[], $20::int8[], $21::int8[]) AS u(lease_id, used, stored) WHERE l.lease_id = u.lease_id
 ), stored AS (
   INSERT INTO events (
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
@@ -44,11 +44,11 @@ WITH moved AS (
     latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, string_to_array(tags, E'\x1f'), metadata, idempotency_key,
     kafka_partition, kafka_offset
   FROM unnest(
-    $21::timestamptz[], $22::uuid[], $23::uuid[], $24::timestamptz[], $25::text[], $26::text[], $27::text[], $28::text[], $29::bool[],
-    $30::text[], $31::text[], $32::text[], $33::text[], $34::uuid[],
-    $35::int8[], $36::int8[], $37::int8[], $38::int8[], $39::int8[], $40::int8[],
-    $41::int8[], $42::int8[], $43::text[], $44::text[], $45::json[], $46::text[], $47::json[], $48::text[],
-    $49::int4[], $50::int8[]) AS e(
+    $22::timestamptz[], $23::uuid[], $24::uuid[], $25::timestamptz[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bool[],
+    $31::text[], $32::text[], $33::text[], $34::text[], $35::uuid[],
+    $36::int8[], $37::int8[], $38::int8[], $39::int8[], $40::int8[], $41::int8[],
+    $42::int8[], $43::int8[], $44::text[], $45::text[], $46::json[], $47::text[], $48::json[], $49::text[],
+    $50::int4[], $51::int8[]) AS e(
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
     status, error_type, step, user_id, parent_event_id,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,

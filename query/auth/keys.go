@@ -2,6 +2,7 @@ package auth
 
 import (
 	"crypto/ed25519"
+	"crypto/hmac"
 	"crypto/rand"
 	"crypto/sha256"
 	"crypto/x509"
@@ -16,7 +17,7 @@ import (
 // and of any number of former or coming keys, so that a key can be replaced
 // without signing anybody out. It does not change after it was loaded.
 type Keys struct {
-	private   ed25519.PrivateKey
+	privates  []ed25519.PrivateKey // the signing one first
 	signingID string
 	public    map[string]ed25519.PublicKey
 	order     []string // ids in the order of the file, for the JWKS
@@ -51,7 +52,7 @@ func ParseKeys(text []byte) (*Keys, error) {
 			return nil, err
 		}
 	}
-	if keys.private == nil {
+	if len(keys.privates) == 0 {
 		return nil, errors.New("no Ed25519 private key in PEM form (make one with: openssl genpkey -algorithm ed25519)")
 	}
 	return keys, nil
@@ -69,9 +70,10 @@ func (k *Keys) add(block *pem.Block) error {
 			return errors.New("a private key is not an Ed25519 key")
 		}
 		id := k.accept(private.Public().(ed25519.PublicKey))
-		if k.private == nil {
-			k.private, k.signingID = private, id
+		if len(k.privates) == 0 {
+			k.signingID = id
 		}
+		k.privates = append(k.privates, private)
 	case "PUBLIC KEY":
 		parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
 		if err != nil {
@@ -152,4 +154,20 @@ func (k *Keys) JWKS() JWKS {
 		})
 	}
 	return set
+}
+
+// Derive returns, for each private key of ours, the signing one first, a secret
+// that belongs to a purpose and an id. It lets a secret be shown again that is
+// stored nowhere.
+func (k *Keys) Derive(purpose string, id [16]byte) [][sha256.Size]byte {
+	secrets := make([][sha256.Size]byte, 0, len(k.privates))
+	for _, private := range k.privates {
+		mac := hmac.New(sha256.New, private.Seed())
+		mac.Write([]byte("outlay " + purpose + "\x00"))
+		mac.Write(id[:])
+		var secret [sha256.Size]byte
+		mac.Sum(secret[:0])
+		secrets = append(secrets, secret)
+	}
+	return secrets
 }

@@ -105,7 +105,7 @@ func (t *Tokens) Issue(who Principal) (token string, lifetime time.Duration, err
 	}
 	unsigned := jwt.NewWithClaims(jwt.SigningMethodEdDSA, c)
 	unsigned.Header["kid"] = t.keys.signingID
-	token, err = unsigned.SignedString(t.keys.private)
+	token, err = unsigned.SignedString(t.keys.privates[0])
 	if err != nil {
 		return "", 0, fmt.Errorf("sign token: %w", err)
 	}

@@ -25,8 +25,7 @@ var ErrTooManyRows = errors.New("more than 10000 rows")
 // loc: n buckets have n+1 bounds. The first bucket holds from and the last one
 // the moment before to, so the ends are widened to whole buckets. A day lasts from
 // one local midnight to the next, be that 23, 24 or 25 hours; an hour from one full
-// local hour to the next, which a change of the clock by half an hour makes
-// shorter. It returns ErrTooManyRows for more than MaxBuckets.
+// local hour to the next, which a change of the clock may make shorter. It returns ErrTooManyRows for more than MaxBuckets.
 func Buckets(unit Unit, from, to time.Time, loc *time.Location) ([]time.Time, error) {
 	next := nextHour
 	start := hourStart(from.In(loc))
@@ -45,19 +44,33 @@ func Buckets(unit Unit, from, to time.Time, loc *time.Location) ([]time.Time, er
 	return bounds, nil
 }
 
-// hourStart returns the full local hour at or before t, but not before a change
-// of the clock that nextHour stops at.
+// hourStart returns the start of the local hour of t. An hour also starts when the
+// clock strikes one and is changed at that very moment; a change within an hour
+// starts none.
 func hourStart(t time.Time) time.Time {
 	start := t.Add(-intoHour(t))
-	if changed, _ := t.ZoneBounds(); changed.After(start) && changed.Equal(changed.Truncate(quarter)) {
-		return changed
+	changed, _ := t.ZoneBounds()
+	if changed.IsZero() || !start.Before(changed) {
+		return start
 	}
-	return start
+	if before := changed.Add(-1); intoHour(before) != time.Hour-1 {
+		return hourStart(before)
+	}
+	return changed
 }
 
-// nextHour returns the next full local hour. Where the clock is set back or forth
-// by half an hour at a full hour, that moment is one too.
-func nextHour(t time.Time) time.Time { return t.Add(time.Hour - intoHour(t)) }
+// nextHour returns the start of the hour after that which starts at t.
+func nextHour(t time.Time) time.Time {
+	next := t.Add(time.Hour - intoHour(t))
+	_, changes := t.ZoneBounds()
+	if changes.IsZero() || !changes.Before(next) {
+		return next
+	}
+	if intoHour(changes) == 0 {
+		return changes
+	}
+	return changes.Add(time.Hour - intoHour(changes))
+}
 
 // quarter is the finest bucket that is stored. Every offset of a time zone since
 // 2000 is a multiple of it.

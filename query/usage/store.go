@@ -40,14 +40,25 @@ func NewStore(pool *pgxpool.Pool, timeout time.Duration) *Store {
 }
 
 // read runs f in a read-only transaction that sees one snapshot and belongs to
-// one account. A client that goes away does not cancel a statement, which would
-// close the connection; the statement timeout ends it.
+// one account.
 func (s *Store) read(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
+	return s.transact(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"+s.settings(accountID), f)
+}
+
+// write runs f in a transaction that belongs to one account.
+func (s *Store) write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
+	return s.transact(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"+s.settings(accountID), f)
+}
+
+// transact runs f between begin and a commit. A client that goes away does not
+// cancel a statement, which would close the connection; the statement timeout ends
+// it.
+func (s *Store) transact(ctx context.Context, begin string, f func(context.Context, pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 	defer cancel()
-	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: s.begin(accountID)})
+	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
-		return fmt.Errorf("begin read: %w", err)
+		return fmt.Errorf("begin: %w", err)
 	}
 	// After Commit this does nothing.
 	defer func() { _ = tx.Rollback(ctx) }()
@@ -57,11 +68,12 @@ func (s *Store) read(ctx context.Context, accountID schema.ID, f func(context.Co
 	return tx.Commit(ctx)
 }
 
-// begin is one round trip: the transaction, its timeout and its account, which
-// row-level security reads. Nothing of it comes from a client.
-func (s *Store) begin(accountID schema.ID) string {
-	return "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;" +
-		"SET LOCAL statement_timeout = " + strconv.FormatInt(s.timeout.Milliseconds(), 10) + ";" +
+// settings go with BEGIN in one round trip: the timeout and the account, which
+// row-level security reads. Nothing of it comes from a client. Compiling a
+// statement takes longer than any of these runs.
+func (s *Store) settings(accountID schema.ID) string {
+	return "SET LOCAL statement_timeout = " + strconv.FormatInt(s.timeout.Milliseconds(), 10) + ";" +
+		"SET LOCAL jit = off;" +
 		"SET LOCAL outlay.account_id = '" + hex.EncodeToString(accountID[:]) + "'"
 }
 

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"net/mail"
-	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -115,7 +114,7 @@ func (s *Store) UserByEmail(ctx context.Context, email string) (User, error) {
 	if schema.TextFault(email, maxEmailLength) != "" {
 		return User{}, ErrNotFound
 	}
-	return s.oneUser(ctx, selectUserByEmail, strings.TrimSpace(email))
+	return s.oneUser(ctx, selectUserByEmail, email)
 }
 
 const selectUserByID = selectUser + ` WHERE account_id = $1 AND id = $2`
@@ -147,6 +146,19 @@ func (s *Store) Users(ctx context.Context, accountID schema.ID) ([]User, error) 
 		return nil, fmt.Errorf("list users: %w", err)
 	}
 	return users, nil
+}
+
+const lockUsers = `
+SELECT id FROM users WHERE account_id = $1 ORDER BY id FOR UPDATE`
+
+// LockUsers makes other changes of the account's users wait for the end of the
+// caller's transaction, so that two of them cannot each remove one of the last two
+// owners.
+func (s *Store) LockUsers(ctx context.Context, accountID schema.ID) error {
+	if _, err := s.db.Exec(ctx, lockUsers, accountID); err != nil {
+		return fmt.Errorf("lock users: %w", err)
+	}
+	return nil
 }
 
 const updateUserRole = `

@@ -22,6 +22,9 @@ var files embed.FS
 // versionTable is where tern keeps the number of the last migration applied.
 const versionTable = "public.schema_version"
 
+// ErrNewerSchema is returned for a database that a newer program has migrated.
+var ErrNewerSchema = errors.New("the schema is newer than this program")
+
 // ErrSearchPath is returned when the session would make the tables somewhere else than in schema public.
 var ErrSearchPath = errors.New("the first schema of search_path must be public")
 
@@ -43,7 +46,7 @@ func Up(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	if err != nil {
 		return err
 	}
-	warnOfBrokenReleases(server, opt.Log)
+	warnOfBrokenReleases(ctx, server, opt.Log)
 	if err := migrateTo(ctx, conn, edition, latest, opt.Log); err != nil {
 		return err
 	}
@@ -77,6 +80,13 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, edition Edition, version int
 	}
 	if version == latest {
 		version = int32(len(m.Migrations))
+	}
+	current, err := m.GetCurrentVersion(ctx)
+	if err != nil {
+		return fmt.Errorf("read the schema version: %w", err)
+	}
+	if current > version {
+		return fmt.Errorf("%w: it is at version %d and the program knows %d", ErrNewerSchema, current, version)
 	}
 	m.OnStart = func(_ int32, name, _, _ string) {
 		log.InfoContext(ctx, "migration starts", "name", name)

@@ -152,7 +152,7 @@ where bucket in (
     select l.bucket
     from late_buckets l
     join unnest($1::timestamptz[], $2::text[]) as settled (bucket, version)
-        on l.bucket = settled.bucket and settled.version is not null
+        on l.bucket = settled.bucket and l.xmin::text = settled.version
     for update of l skip locked)`
 
 func settle(ctx context.Context, conn *pgx.Conn, notes []note) (int, error) {

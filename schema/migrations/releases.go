@@ -1,6 +1,7 @@
 package migrations
 
 import (
+	"context"
 	"log/slog"
 	"slices"
 	"strconv"
@@ -50,18 +51,19 @@ func jobsBroken(s Server) bool {
 // refreshBroken reports whether TimescaleDB may leave buckets out of a refresh.
 func refreshBroken(s Server) bool {
 	timescale := parseRelease(s.TimescaleVersion)
-	return s.Edition == Community && !timescale.before(2, 28) && timescale.before(2, 29)
+	return !timescale.before(2, 28) && timescale.before(2, 29)
 }
 
 // warnOfBrokenReleases tells operators about releases that will not do what the schema asks of them. It does not refuse
 // them: what is wrong is late or missing sums, which a later release and a refresh mend.
-func warnOfBrokenReleases(s Server, log *slog.Logger) {
-	versions := []any{"postgres", s.PostgresVersion, "timescaledb", s.TimescaleVersion}
+func warnOfBrokenReleases(ctx context.Context, s Server, log *slog.Logger) {
+	log = log.With("postgres", s.PostgresVersion, "timescaledb", s.TimescaleVersion)
 	if s.Edition == Community && jobsBroken(s) {
-		log.Warn("scheduled jobs of timescaledb do not run with these releases: aggregates, columnstore and retention will stand still",
-			append(versions, "instead", "timescaledb 2.27.3, 2.28.5, 2.31.2 or later")...)
+		log.WarnContext(ctx, "scheduled jobs of timescaledb do not run with these releases: aggregates, columnstore and retention stand still",
+			"instead", "timescaledb 2.27.3, 2.28.5, 2.31.2 or later")
 	}
-	if refreshBroken(s) {
-		log.Warn("timescaledb 2.28 may leave buckets out when aggregates are refreshed", append(versions, "instead", "timescaledb 2.29 or later")...)
+	if s.Edition == Community && refreshBroken(s) {
+		log.WarnContext(ctx, "this release of timescaledb may leave buckets out when aggregates are refreshed",
+			"instead", "timescaledb 2.29 or later")
 	}
 }

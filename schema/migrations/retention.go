@@ -9,7 +9,7 @@ import (
 )
 
 const selectExpired = `
-select edition, coalesce($1 - raw_retention, '-infinity') > '-infinity', greatest('epoch', $1 - raw_retention)
+select edition, raw_retention is not null, coalesce($1::timestamptz - raw_retention, 'epoch')
 from schema_settings`
 
 const dropChunks = `select drop_chunks('events', older_than => $1::timestamptz)`

@@ -20,7 +20,7 @@ create table budgets (
 comment on table budgets is 'Spending caps of agents, and of a whole account where agent is empty.';
 comment on column budgets.limit_nano_usd is 'The cap in 10^-9 US dollars for each period.';
 comment on column budgets.epoch is 'Counts resets. A lease of an earlier epoch no longer counts against the cap.';
-comment on column budgets.reset_offset is 'What had been stored when the period reset_period_start was reset, without what its leases had used.';
+comment on column budgets.reset_offset is 'What had been stored when the period reset_period_start was reset, without what had come under its leases.';
 
 create table budget_resets (
     account_id     uuid not null,
@@ -51,6 +51,7 @@ create table budget_leases (
     granted_nano_usd  bigint not null default 0,
     returned_nano_usd bigint not null default 0,
     used_nano_usd     bigint not null default 0,
+    stored_nano_usd   bigint not null default 0,
     created_at        timestamptz not null default now(),
     closed_at         timestamptz,
     barrier           jsonb
@@ -60,6 +61,7 @@ create index budget_leases_budget_idx on budget_leases (account_id, agent, perio
 
 comment on table budget_leases is 'Shares of caps held by ingest replicas. What is granted and neither returned nor used may be on its way through Kafka.';
 comment on column budget_leases.used_nano_usd is 'Cost of the events under this lease that the processor has read, duplicates included.';
+comment on column budget_leases.stored_nano_usd is 'The part of it that is in spend: what duplicates used is not.';
 comment on column budget_leases.closed_at is 'Since when no event is accepted under it.';
 comment on column budget_leases.barrier is 'End offset of each partition, taken once no event under it could still be written. When the processor has passed them, nothing of it is on its way.';
 
@@ -86,7 +88,7 @@ create function budget_spent(of_account uuid, of_agent text, from_time timestamp
         where s.account_id = of_account and s.agent = of_agent and s.bucket >= from_time and s.bucket < to_time
     ) - coalesce((
         select b.reset_offset + coalesce((
-            select sum(l.used_nano_usd) from budget_leases l
+            select sum(l.stored_nano_usd) from budget_leases l
             where l.account_id = of_account and l.agent = of_agent and l.period_start = from_time and l.epoch < b.epoch
         ), 0)
         from budgets b
@@ -177,7 +179,7 @@ begin
             select coalesce(sum(s.cost_nano_usd), 0) from spend s
             where s.account_id = of_account and s.agent = of_agent and s.bucket >= from_time and s.bucket < to_time
         ) - (
-            select coalesce(sum(l.used_nano_usd), 0) from budget_leases l
+            select coalesce(sum(l.stored_nano_usd), 0) from budget_leases l
             where l.account_id = of_account and l.agent = of_agent and l.period_start = from_time
         ),
         updated_at = now()
@@ -195,10 +197,10 @@ begin
     perform from budgets b
     where exists (select from budget_leases l where l.lease_id = any (leases) and l.account_id = b.account_id and l.agent = b.agent)
     order by account_id, agent for update;
-    -- What a lease of an earlier epoch has used stays out of the spend since the reset.
-    update budgets b set reset_offset = b.reset_offset + o.used
+    -- What was stored under a lease of an earlier epoch stays out of the spend since the reset.
+    update budgets b set reset_offset = b.reset_offset + o.stored
     from (
-        select l.account_id, l.agent, sum(l.used_nano_usd) as used
+        select l.account_id, l.agent, sum(l.stored_nano_usd) as stored
         from budget_leases l join budgets c on c.account_id = l.account_id and c.agent = l.agent
         where l.lease_id = any (leases) and l.epoch < c.epoch and l.period_start = c.reset_period_start
         group by l.account_id, l.agent

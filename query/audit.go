@@ -1,0 +1,100 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+const auditPrefix schema.Prefix = "aud"
+
+// administer runs an administrative act together with its line in the audit log.
+// detail is shown there, so it holds no secret. f returns what the act was done to.
+func (s *Server) administer(c *call, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return err
+	}
+	now := s.now().UTC().Truncate(time.Microsecond)
+	act := usage.Act{
+		AuditID: schema.NewID(now), At: usage.Time{Time: now}, UserID: &c.who.UserID, Action: action,
+		Detail: text, Address: c.ClientIP(), RequestID: requestID(c.Context),
+	}
+	return s.usage.Administer(c.ctx(), c.who.AccountID, &act, func(ctx context.Context, tx pgx.Tx) (err error) {
+		act.Target, err = f(ctx, tx, account.NewStore(tx, s.now))
+		return err
+	})
+}
+
+type actReply struct {
+	ID        string          `json:"id"`
+	At        usage.Time      `json:"at"`
+	UserID    *string         `json:"user_id"`
+	Email     *string         `json:"email"`
+	Action    string          `json:"action"`
+	Target    string          `json:"target"`
+	Detail    json.RawMessage `json:"detail"`
+	Address   *string         `json:"address"`
+	RequestID *string         `json:"request_id"`
+}
+
+func newActReply(a *usage.Act) actReply {
+	reply := actReply{
+		ID: a.AuditID.Text(auditPrefix), At: a.At, Email: nonEmpty(a.Email), Action: a.Action, Target: a.Target,
+		Detail: a.Detail, Address: nonEmpty(a.Address), RequestID: nonEmpty(a.RequestID),
+	}
+	if a.UserID != nil {
+		id := a.UserID.Text(schema.UserPrefix)
+		reply.UserID = &id
+	}
+	return reply
+}
+
+// actPosition is the last act of a page.
+type actPosition struct {
+	Micros int64  `json:"t"`
+	ID     string `json:"a"`
+}
+
+func (p *actPosition) parse() (usage.Position, bool) {
+	first, end := usage.AllTime()
+	id, err := schema.ParseID(auditPrefix, p.ID)
+	t := time.UnixMicro(p.Micros)
+	return usage.Position{Time: t, ID: id}, err == nil && !t.Before(first) && t.Before(end)
+}
+
+// listActs answers a page of the audit log, newest first.
+func (s *Server) listActs(c *call) error {
+	p := c.params("from", "to", "limit", "cursor")
+	_, end := usage.AllTime()
+	from, to := p.span(time.UTC, end, sinceEver)
+	limit, position := p.limit(), usage.Position{Time: to}
+	after := readCursor(c, p, func(at *actPosition) bool { _, ok := at.parse(); return ok })
+	if err := p.err(); err != nil {
+		return err
+	}
+	if after != nil {
+		position, _ = after.parse()
+	}
+	acts, err := s.usage.Acts(c.ctx(), c.who.AccountID, from, position, limit+1)
+	if err != nil {
+		return storeError(err, "act")
+	}
+	page := list[actReply]{Data: make([]actReply, 0, limit)}
+	for i := range acts[:min(limit, len(acts))] {
+		page.Data = append(page.Data, newActReply(&acts[i]))
+	}
+	if len(acts) > limit {
+		last := &acts[limit-1]
+		if page.NextCursor, err = writeCursor(c, p, actPosition{last.At.UnixMicro(), last.AuditID.Text(auditPrefix)}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}

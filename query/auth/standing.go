@@ -1,0 +1,106 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// standingAge is how long an answer of the database is believed: so soon a
+// disabled user, a changed role and a sign-out show on every replica.
+const standingAge = 10 * time.Second
+
+// maxStandings bounds the memory; when it is full it starts anew.
+const maxStandings = 10_000
+
+// Standing knows whether those who hold a good token may still use it. A token
+// alone cannot tell: it stays good until it expires. It is safe for concurrent use.
+type Standing struct {
+	pool *pgxpool.Pool
+	now  func() time.Time
+
+	mu    sync.Mutex
+	known map[standingKey]standing
+}
+
+type standingKey struct{ account, user, signIn schema.ID }
+
+type standing struct {
+	role account.Role // empty: may not
+	at   time.Time
+}
+
+// NewStanding returns a Standing that has asked nothing. pool is owned by the
+// caller.
+func NewStanding(pool *pgxpool.Pool, now func() time.Time) *Standing {
+	return &Standing{pool: pool, now: now, known: map[standingKey]standing{}}
+}
+
+const selectRole = `
+SELECT role FROM users
+WHERE account_id = $1 AND id = $2 AND disabled_at IS NULL`
+
+const selectRoleInSignIn = selectRole + `
+	AND NOT EXISTS (SELECT FROM refresh_tokens WHERE sign_in_id = $3 AND account_id = $1 AND revoked_at IS NOT NULL)`
+
+// Check returns who with the role that the user has now, or ErrBadToken when the
+// user is gone or disabled or the sign-in was ended.
+func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) {
+	key := standingKey{who.AccountID, who.UserID, who.SignIn}
+	s.mu.Lock()
+	found, ok := s.known[key]
+	s.mu.Unlock()
+	if !ok || s.now().Sub(found.at) >= standingAge {
+		role, err := s.ask(ctx, key)
+		if err != nil {
+			return Principal{}, err
+		}
+		found = standing{role: role, at: s.now()}
+		s.remember(key, found)
+	}
+	if found.role == "" {
+		return Principal{}, fmt.Errorf("%w: the user or the sign-in has ended", ErrBadToken)
+	}
+	who.Role = found.role
+	return who, nil
+}
+
+func (s *Standing) ask(ctx context.Context, key standingKey) (role account.Role, err error) {
+	statement, args := selectRole, []any{key.account, key.user}
+	if !key.signIn.IsZero() {
+		statement, args = selectRoleInSignIn, append(args, key.signIn)
+	}
+	err = s.pool.QueryRow(ctx, statement, args...).Scan(&role)
+	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
+		return "", fmt.Errorf("check user: %w", err)
+	}
+	return role, nil
+}
+
+func (s *Standing) remember(key standingKey, found standing) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if len(s.known) >= maxStandings {
+		clear(s.known)
+	}
+	s.known[key] = found
+}
+
+// Forget makes the next Check of a user ask again, on this replica.
+func (s *Standing) Forget(userID schema.ID) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for key := range s.known {
+		if key.user == userID {
+			delete(s.known, key)
+		}
+	}
+}

@@ -1,0 +1,163 @@
+package query
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// keyReply is an API key without its secret.
+type keyReply struct {
+	ID         string     `json:"id"`
+	Name       string     `json:"name"`
+	Hint       string     `json:"hint"`
+	CreatedAt  usage.Time `json:"created_at"`
+	ExpiresAt  usage.Time `json:"expires_at"`
+	RevokedAt  usage.Time `json:"revoked_at"`
+	LastUsedAt usage.Time `json:"last_used_at"`
+}
+
+func newKeyReply(k *account.Key) keyReply {
+	return keyReply{
+		ID: k.ID.Text(schema.KeyPrefix), Name: k.Name, Hint: k.Hint, CreatedAt: usage.Time{Time: k.CreatedAt},
+		ExpiresAt: timeOf(k.ExpiresAt), RevokedAt: timeOf(k.RevokedAt), LastUsedAt: timeOf(k.LastUsedAt),
+	}
+}
+
+func timeOf(t *time.Time) usage.Time {
+	if t == nil {
+		return usage.Time{}
+	}
+	return usage.Time{Time: *t}
+}
+
+// newSecretReply is a key that was just made: the only answer that holds a secret.
+type newSecretReply struct {
+	keyReply
+	Key string `json:"key"`
+}
+
+// listKeys answers all API keys of the account, newest first, ended ones included.
+func (s *Server) listKeys(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	keys, err := s.accounts.Keys(c.ctx(), c.who.AccountID)
+	if err != nil {
+		return err
+	}
+	page := list[keyReply]{Data: make([]keyReply, 0, len(keys))}
+	for i := range keys {
+		page.Data = append(page.Data, newKeyReply(&keys[i]))
+	}
+	return c.reply(page)
+}
+
+type createKeyRequest struct {
+	Name      string `json:"name"`
+	ExpiresAt string `json:"expires_at,omitempty"`
+}
+
+// parse checks the request and returns when the key expires, or nil.
+func (r *createKeyRequest) parse(now time.Time) (expires *time.Time, err error) {
+	var faults schema.Faults
+	r.Name = strings.TrimSpace(r.Name)
+	faults.CheckText("name", r.Name, schema.MaxNameLength)
+	if r.Name == "" {
+		faults.Add("name", "is required")
+	}
+	if r.ExpiresAt != "" {
+		t, err := time.Parse(time.RFC3339Nano, r.ExpiresAt)
+		switch _, end := usage.AllTime(); {
+		case err != nil:
+			faults.Add("expires_at", "must be a time as RFC 3339 writes it, such as 2027-01-31T00:00:00Z")
+		case !t.After(now) || t.After(end):
+			faults.Add("expires_at", "must lie ahead")
+		}
+		t = t.UTC().Truncate(time.Microsecond)
+		expires = &t
+	}
+	if len(faults) > 0 {
+		return nil, problem.FromFaults(faults)
+	}
+	return expires, nil
+}
+
+// createKey makes an API key and answers it with its secret, once.
+func (s *Server) createKey(c *call) error {
+	var request createKeyRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	expires, err := request.parse(s.now())
+	if err != nil {
+		return err
+	}
+	var reply newSecretReply
+	err = s.administer(c, "api_key.create", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
+		key, secret, err := store.CreateKey(ctx, c.who.AccountID, request.Name, expires)
+		reply = newSecretReply{newKeyReply(&key), secret}
+		return reply.ID, err
+	})
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, reply)
+}
+
+type rotateKeyRequest struct {
+	// GraceSeconds is how long the old key goes on working.
+	GraceSeconds int64 `json:"grace_seconds"`
+}
+
+// maxGrace is how long an old key may go on working beside the new one.
+const maxGrace = 30 * 24 * time.Hour
+
+// rotateKey makes a new API key in the place of an old one.
+func (s *Server) rotateKey(c *call) error {
+	var request rotateKeyRequest
+	if err := c.optionalBody(&request); err != nil {
+		return err
+	}
+	if request.GraceSeconds < 0 || request.GraceSeconds > int64(maxGrace/time.Second) {
+		return problem.FromFaults(schema.Faults{{Field: "grace_seconds", Message: "must be an integer from 0 to 2592000"}})
+	}
+	id, err := schema.ParseID(schema.KeyPrefix, c.Param("id"))
+	if err != nil {
+		return storeError(account.ErrNotFound, "API key")
+	}
+	var reply newSecretReply
+	err = s.administer(c, "api_key.rotate", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
+		key, secret, err := store.RotateKey(ctx, c.who.AccountID, id, time.Duration(request.GraceSeconds)*time.Second)
+		reply = newSecretReply{newKeyReply(&key), secret}
+		return id.Text(schema.KeyPrefix), err
+	})
+	if err != nil {
+		return storeError(err, "API key")
+	}
+	return c.replyStatus(http.StatusCreated, reply)
+}
+
+// revokeKey ends an API key.
+func (s *Server) revokeKey(c *call) error {
+	id, err := schema.ParseID(schema.KeyPrefix, c.Param("id"))
+	if err != nil {
+		return storeError(account.ErrNotFound, "API key")
+	}
+	err = s.administer(c, "api_key.revoke", struct{}{}, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
+		return id.Text(schema.KeyPrefix), store.RevokeKey(ctx, c.who.AccountID, id)
+	})
+	if err != nil {
+		return storeError(err, "API key")
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}

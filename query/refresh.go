@@ -1,0 +1,128 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type refreshRequest struct {
+	RefreshToken string `json:"refresh_token"`
+}
+
+func (c *call) refreshToken() (string, error) {
+	var request refreshRequest
+	if err := c.body(&request); err != nil {
+		return "", err
+	}
+	if request.RefreshToken == "" {
+		return "", problem.FromFaults(schema.Faults{{Field: "refresh_token", Message: "is required"}})
+	}
+	return request.RefreshToken, nil
+}
+
+var errBadRefresh = problem.New(problem.Unauthorized,
+	"The refresh token is not valid: it has expired, was used before, or the sign-in was ended. Sign in again.")
+
+// refresh exchanges a refresh token for a token and the next refresh token.
+func (s *Server) refresh(c *call) error {
+	token, err := c.refreshToken()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.finishing()
+	defer cancel()
+	who, next, err := s.signIns.Refresh(ctx, token)
+	if errors.Is(err, auth.ErrReused) {
+		s.log.WarnContext(ctx, "refresh token used twice, sign-in ended", "request_id", requestID(c.Context))
+	}
+	s.metrics.refreshes.WithLabelValues(refreshOutcome(err)).Inc()
+	if errors.Is(err, auth.ErrBadRefresh) {
+		return errBadRefresh
+	}
+	if err != nil {
+		return err
+	}
+	return s.replyToken(c, who, next)
+}
+
+func refreshOutcome(err error) string {
+	switch {
+	case err == nil:
+		return outcomeOK
+	case errors.Is(err, auth.ErrReused):
+		return outcomeReused
+	case errors.Is(err, auth.ErrBadRefresh):
+		return outcomeWrong
+	}
+	return outcomeError
+}
+
+// logout ends the sign-in of a refresh token. It succeeds for a token that is of
+// no use any more.
+func (s *Server) logout(c *call) error {
+	token, err := c.refreshToken()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := c.finishing()
+	defer cancel()
+	if err := s.signIns.End(ctx, token); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+type changePasswordRequest struct {
+	CurrentPassword string `json:"current_password"`
+	NewPassword     string `json:"new_password"`
+}
+
+// changePassword gives the user another password and ends all of the user's
+// sign-ins.
+func (s *Server) changePassword(c *call) error {
+	var request changePasswordRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	if message := account.PasswordFault(request.NewPassword); message != "" {
+		return problem.FromFaults(schema.Faults{{Field: "new_password", Message: message}})
+	}
+	ctx, cancel := c.finishing()
+	defer cancel()
+	user, err := s.accounts.User(ctx, c.who.AccountID, c.who.UserID)
+	if err != nil {
+		return storeError(err, "user")
+	}
+	// The same check as signing in, so that a stolen token guesses no faster.
+	if _, err := s.signIn.Check(ctx, user.Email, request.CurrentPassword, c.ClientIP()); err != nil {
+		if errors.Is(err, auth.ErrWrongPassword) {
+			return problem.FromFaults(schema.Faults{{Field: "current_password", Message: "is wrong"}})
+		}
+		return signInError(err)
+	}
+	hash, err := s.hasher.Hash(ctx, request.NewPassword)
+	if err != nil {
+		return err
+	}
+	err = s.administer(c, "user.change_password", struct{}{}, func(ctx context.Context, tx pgx.Tx, store *account.Store) (string, error) {
+		if err := store.SetPassword(ctx, user.AccountID, user.ID, hash); err != nil {
+			return "", err
+		}
+		return user.ID.Text(schema.UserPrefix), s.signIns.EndAll(ctx, tx, user.AccountID, user.ID)
+	})
+	if err != nil {
+		return err
+	}
+	s.standing.Forget(user.ID)
+	c.Status(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,203 @@
+package query
+
+import (
+	"encoding/json"
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+)
+
+// sessionReply is a session in the list.
+type sessionReply struct {
+	ID           string     `json:"id"`
+	Implicit     bool       `json:"implicit"`
+	Agents       []string   `json:"agents"`
+	Events       int64      `json:"events"`
+	Errors       int64      `json:"errors"`
+	InputTokens  usage.Sum  `json:"input_tokens"`
+	OutputTokens usage.Sum  `json:"output_tokens"`
+	CostUSD      usage.USD  `json:"cost_usd"`
+	StartedAt    usage.Time `json:"started_at"`
+	EndedAt      usage.Time `json:"ended_at"`
+	DurationMS   int64      `json:"duration_ms"`
+}
+
+func newSessionReply(s *usage.Session) sessionReply {
+	return sessionReply{
+		ID:           s.ID,
+		Implicit:     s.Implicit,
+		Agents:       s.Agents,
+		Events:       s.Events,
+		Errors:       s.Errors,
+		InputTokens:  s.InputTokens,
+		OutputTokens: s.OutputTokens,
+		CostUSD:      s.CostUSD,
+		StartedAt:    s.StartedAt,
+		EndedAt:      s.EndedAt,
+		DurationMS:   s.Duration().Milliseconds(),
+	}
+}
+
+// sessionPosition is the last session of a page.
+type sessionPosition struct {
+	SortKey string `json:"k"`
+	ID      string `json:"s"`
+}
+
+func (p *sessionPosition) valid() bool {
+	return wholeNumber(p.SortKey) && schema.TextFault(p.ID, maxSessionLength) == ""
+}
+
+// maxSessionLength is the length of a session id with its prefix.
+const maxSessionLength = len("ses_") + schema.MaxNameLength
+
+// listSessions answers a page of sessions, the one that started last first.
+func (s *Server) listSessions(c *call) error {
+	p := c.params("agent", "user_id", "from", "to", "q", "sort", "order", "include_implicit", "limit", "cursor")
+	_, end := usage.AllTime()
+	limit := p.limit()
+	q := usage.SessionQuery{
+		Agent: p.text("agent"), UserID: p.text("user_id"), Text: p.text("q"),
+		Implicit: p.flag("include_implicit", false), Descending: p.descending(true), Limit: limit + 1,
+		Order: usage.SessionOrder(p.oneOf("sort", string(usage.SessionsByStart), string(usage.SessionsByStart),
+			string(usage.SessionsByEnd), string(usage.SessionsByCost), string(usage.SessionsByEvents), string(usage.SessionsByDuration))),
+	}
+	q.From, q.To = p.span(time.UTC, end, sinceEver)
+	if after := readCursor(c, p, (*sessionPosition).valid); after != nil {
+		q.After = &usage.SessionPosition{SortKey: after.SortKey, ID: after.ID}
+	}
+	if err := p.err(); err != nil {
+		return err
+	}
+	sessions, err := s.usage.Sessions(c.ctx(), c.who.AccountID, &q)
+	if err != nil {
+		return storeError(err, "session")
+	}
+	page := list[sessionReply]{Data: make([]sessionReply, 0, limit)}
+	for i := range sessions[:min(limit, len(sessions))] {
+		page.Data = append(page.Data, newSessionReply(&sessions[i].Session))
+	}
+	if len(sessions) > limit {
+		last := &sessions[limit-1]
+		if page.NextCursor, err = writeCursor(c, p, sessionPosition{last.SortKey.String(), last.ID}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}
+
+// stepPosition is the last step of a page.
+type stepPosition struct {
+	Micros    int64 `json:"t"`
+	Partition int32 `json:"p"`
+	Offset    int64 `json:"o"`
+}
+
+func (p *stepPosition) valid() bool {
+	first, end := usage.AllTime()
+	t := time.UnixMicro(p.Micros)
+	return !t.Before(first) && t.Before(end)
+}
+
+func (p *stepPosition) place() *usage.StepPosition {
+	if p == nil {
+		return nil
+	}
+	return &usage.StepPosition{Time: time.UnixMicro(p.Micros), Partition: p.Partition, Offset: p.Offset}
+}
+
+type timelineReply[Step any] struct {
+	sessionReply
+	Steps      []Step  `json:"steps"`
+	NextCursor *string `json:"next_cursor"`
+}
+
+// session answers one session with a page of its steps.
+func (s *Server) session(c *call) error {
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
+	if err := p.err(); err != nil {
+		return err
+	}
+	id, err := sessionParam(c)
+	if err != nil {
+		return err
+	}
+	timeline, err := s.usage.Session(c.ctx(), c.who.AccountID, id, after.place(), limit)
+	if err != nil {
+		return storeError(err, "session")
+	}
+	next, err := stepCursor(c, p, timeline.Next)
+	if err != nil {
+		return err
+	}
+	return c.reply(timelineReply[usage.Step]{newSessionReply(&timeline.Session), timeline.Steps, next})
+}
+
+// sessionParam returns the session that the address names, in its canonical form.
+// Both forms are taken.
+func sessionParam(c *call) (string, error) {
+	id := schema.SessionID(c.Param("id"))
+	if schema.TextFault(id, maxSessionLength) != "" {
+		return "", storeError(usage.ErrNotFound, "session")
+	}
+	return id, nil
+}
+
+func stepCursor(c *call, p *params, next *usage.StepPosition) (*string, error) {
+	if next == nil {
+		return nil, nil
+	}
+	return writeCursor(c, p, stepPosition{next.Time.UnixMicro(), next.Partition, next.Offset})
+}
+
+// sharedStep is a step as a stranger may see it: what was called and what it cost,
+// not whom it was for.
+type sharedStep struct {
+	EventID           string          `json:"event_id"`
+	ParentEventID     *string         `json:"parent_event_id"`
+	Index             int64           `json:"index"`
+	OffsetMS          int64           `json:"offset_ms"`
+	Timestamp         usage.Time      `json:"timestamp"`
+	Step              *string         `json:"step"`
+	Agent             string          `json:"agent"`
+	Model             *string         `json:"model"`
+	Provider          *string         `json:"provider"`
+	Status            string          `json:"status"`
+	ErrorType         *string         `json:"error_type"`
+	InputTokens       int64           `json:"input_tokens"`
+	OutputTokens      int64           `json:"output_tokens"`
+	LatencyMS         *int64          `json:"latency_ms"`
+	CostUSD           schema.NanoUSD  `json:"cost_usd"`
+	CumulativeCostUSD usage.USD       `json:"cumulative_cost_usd"`
+	Metadata          json.RawMessage `json:"metadata"`
+}
+
+func newSharedStep(step *usage.Step, metadata bool) sharedStep {
+	shown := sharedStep{
+		EventID:           step.EventID.String(),
+		Index:             step.Index,
+		OffsetMS:          step.OffsetMS,
+		Timestamp:         step.Timestamp,
+		Step:              step.Step,
+		Agent:             step.Agent,
+		Model:             step.Model,
+		Provider:          step.Provider,
+		Status:            step.Status,
+		ErrorType:         step.ErrorType,
+		InputTokens:       step.InputTokens,
+		OutputTokens:      step.OutputTokens,
+		LatencyMS:         step.LatencyMS,
+		CostUSD:           step.CostUSD,
+		CumulativeCostUSD: step.CumulativeCostUSD,
+	}
+	if step.ParentEventID != nil {
+		parent := step.ParentEventID.String()
+		shown.ParentEventID = &parent
+	}
+	if metadata {
+		shown.Metadata = step.Metadata
+	}
+	return shown
+}

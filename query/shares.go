@@ -1,0 +1,197 @@
+package query
+
+import (
+	"crypto/sha256"
+	"encoding/base64"
+	"errors"
+	"net/http"
+	"net/url"
+	"slices"
+	"strconv"
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// A share link holds a token of 192 bits that is derived from the link's id and the
+// signing key, so that the link can be shown again although only its hash is kept.
+const (
+	shareTokenBytes = 24
+	sharePurpose    = "share link"
+)
+
+// Lifetimes of a share link.
+const (
+	defaultShareLifetime = 30 * 24 * time.Hour
+	maxShareLifetime     = 10 * 365 * 24 * time.Hour
+)
+
+type shareReply struct {
+	URL             string     `json:"url"`
+	Token           string     `json:"token"`
+	CreatedAt       usage.Time `json:"created_at"`
+	ExpiresAt       usage.Time `json:"expires_at"`
+	IncludeMetadata bool       `json:"include_metadata"`
+	Views           int64      `json:"views"`
+}
+
+// shareSession answers the link of a session and makes one where there is none.
+func (s *Server) shareSession(c *call) error {
+	p := c.params("expires_in", "include_metadata")
+	lifetime, metadata := p.lifetime(), p.flag("include_metadata", false)
+	if err := p.err(); err != nil {
+		return err
+	}
+	id, err := sessionParam(c)
+	if err != nil {
+		return err
+	}
+	share, err := s.usage.Share(c.ctx(), c.who.AccountID, id, s.now())
+	if errors.Is(err, usage.ErrNotFound) {
+		share, err = s.createShare(c, id, lifetime, metadata)
+	}
+	if err != nil {
+		return storeError(err, "session")
+	}
+	token, ok := s.shareToken(&share)
+	if !ok {
+		// The key that the link was made with is gone. The link still works, but
+		// nobody can tell any more what it is.
+		if share, err = s.replaceShare(c, &share, lifetime, metadata); err != nil {
+			return storeError(err, "session")
+		}
+		token, _ = s.shareToken(&share)
+	}
+	return c.reply(shareReply{
+		URL: s.publicURL(c) + "/share/" + token, Token: token, CreatedAt: share.CreatedAt, ExpiresAt: share.ExpiresAt,
+		IncludeMetadata: share.IncludeMetadata, Views: share.Views,
+	})
+}
+
+// lifetime reads expires_in: seconds, 0 for ever.
+func (p *params) lifetime() time.Duration {
+	value := p.values.Get("expires_in")
+	if value == "" {
+		return defaultShareLifetime
+	}
+	seconds, err := strconv.ParseInt(value, 10, 64)
+	if err != nil || seconds < 0 || seconds > int64(maxShareLifetime/time.Second) {
+		p.faults.Add("expires_in", "must be a number of seconds from 0, which means never, to 315360000")
+	}
+	return time.Duration(seconds) * time.Second
+}
+
+func (s *Server) createShare(c *call, sessionID string, lifetime time.Duration, metadata bool) (usage.Share, error) {
+	now := s.now().UTC().Truncate(time.Microsecond)
+	share := usage.Share{
+		ShareID: schema.NewID(now), AccountID: c.who.AccountID, SessionID: sessionID,
+		IncludeMetadata: metadata, CreatedAt: usage.Time{Time: now},
+	}
+	if lifetime > 0 {
+		share.ExpiresAt.Time = now.Add(lifetime)
+	}
+	hash := sha256.Sum256([]byte(encodeShareToken(s.keys.Derive(sharePurpose, share.ShareID)[0])))
+	share.TokenSHA256 = hash[:]
+	return s.usage.CreateShare(c.ctx(), &share, c.who.UserID)
+}
+
+func (s *Server) replaceShare(c *call, old *usage.Share, lifetime time.Duration, metadata bool) (usage.Share, error) {
+	err := s.usage.RevokeShare(c.ctx(), old.AccountID, old.SessionID, s.now())
+	if err != nil && !errors.Is(err, usage.ErrNotFound) {
+		return usage.Share{}, err
+	}
+	return s.createShare(c, old.SessionID, lifetime, metadata)
+}
+
+func encodeShareToken(secret [sha256.Size]byte) string {
+	return base64.RawURLEncoding.EncodeToString(secret[:shareTokenBytes])
+}
+
+// shareToken returns the token of a link. ok is false when no key of ours gives
+// the one that the link was made with.
+func (s *Server) shareToken(share *usage.Share) (token string, ok bool) {
+	for _, secret := range s.keys.Derive(sharePurpose, share.ShareID) {
+		token := encodeShareToken(secret)
+		if hash := sha256.Sum256([]byte(token)); slices.Equal(hash[:], share.TokenSHA256) {
+			return token, true
+		}
+	}
+	return "", false
+}
+
+// publicURL is where clients reach this server, without a slash at the end.
+func (s *Server) publicURL(c *call) string {
+	if s.baseURL != "" {
+		return s.baseURL
+	}
+	scheme := "http"
+	if c.Request.TLS != nil {
+		scheme = "https"
+	}
+	return (&url.URL{Scheme: scheme, Host: c.Request.Host}).String()
+}
+
+// unshareSession ends the link of a session.
+func (s *Server) unshareSession(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	id, err := sessionParam(c)
+	if err != nil {
+		return err
+	}
+	if err := s.usage.RevokeShare(c.ctx(), c.who.AccountID, id, s.now()); err != nil {
+		return storeError(err, "share link")
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+// sharedSession answers the session of a link, to anybody.
+func (s *Server) sharedSession(c *call) error {
+	c.Header("X-Robots-Tag", "noindex, nofollow")
+	c.Header("Cache-Control", "private, no-store")
+	if wait := s.shareRate.wait(c.ClientIP()); wait > 0 {
+		return &problem.Problem{Code: problem.RateLimited, RetryAfter: wait, Detail: "Too many links were opened from this address. Wait a moment."}
+	}
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
+	if err := p.err(); err != nil {
+		return err
+	}
+	views := 0
+	if after == nil {
+		views = 1
+	}
+	share, err := s.openShare(c, views)
+	if err != nil {
+		return storeError(err, "share link")
+	}
+	timeline, err := s.usage.Session(c.ctx(), share.AccountID, share.SessionID, after.place(), limit)
+	if err != nil {
+		return storeError(err, "share link")
+	}
+	next, err := stepCursor(c, p, timeline.Next)
+	if err != nil {
+		return err
+	}
+	steps := make([]sharedStep, len(timeline.Steps))
+	for i := range timeline.Steps {
+		steps[i] = newSharedStep(&timeline.Steps[i], share.IncludeMetadata)
+	}
+	return c.reply(timelineReply[sharedStep]{newSessionReply(&timeline.Session), steps, next})
+}
+
+// openShare looks the token of the address up. What cannot be a token is not
+// looked up.
+func (s *Server) openShare(c *call, views int) (usage.Share, error) {
+	token := c.Param("token")
+	secret, err := base64.RawURLEncoding.Strict().DecodeString(token)
+	if err != nil || len(secret) != shareTokenBytes {
+		return usage.Share{}, usage.ErrNotFound
+	}
+	hash := sha256.Sum256([]byte(token))
+	return s.usage.OpenShare(c.ctx(), hash[:], s.now(), views)
+}

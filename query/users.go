@@ -1,0 +1,227 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type userReply struct {
+	ID         string       `json:"id"`
+	Email      string       `json:"email"`
+	Role       account.Role `json:"role"`
+	CreatedAt  usage.Time   `json:"created_at"`
+	DisabledAt usage.Time   `json:"disabled_at"`
+}
+
+func newUserReply(u *account.User) userReply {
+	return userReply{
+		ID: u.ID.Text(schema.UserPrefix), Email: u.Email, Role: u.Role,
+		CreatedAt: usage.Time{Time: u.CreatedAt}, DisabledAt: timeOf(u.DisabledAt),
+	}
+}
+
+// listUsers answers all users of the account, oldest first, disabled ones included.
+func (s *Server) listUsers(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	users, err := s.accounts.Users(c.ctx(), c.who.AccountID)
+	if err != nil {
+		return err
+	}
+	page := list[userReply]{Data: make([]userReply, 0, len(users))}
+	for i := range users {
+		page.Data = append(page.Data, newUserReply(&users[i]))
+	}
+	return c.reply(page)
+}
+
+type createUserRequest struct {
+	Email    string       `json:"email"`
+	Password string       `json:"password"`
+	Role     account.Role `json:"role"`
+}
+
+func (r *createUserRequest) err() error {
+	var faults schema.Faults
+	if message := account.EmailFault(r.Email); message != "" {
+		faults.Add("email", message)
+	}
+	if message := account.PasswordFault(r.Password); message != "" {
+		faults.Add("password", message)
+	}
+	if !r.Role.Valid() {
+		faults.Add("role", "must be one of viewer, admin, owner")
+	}
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+var errEmailTaken = problem.New(problem.Conflict, "Another user has this e-mail address.")
+
+// createUser makes a user of the owner's account.
+func (s *Server) createUser(c *call) error {
+	var request createUserRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	if err := request.err(); err != nil {
+		return err
+	}
+	hash, err := s.hasher.Hash(c.ctx(), request.Password)
+	if err != nil {
+		return err
+	}
+	var user account.User
+	detail := map[string]any{"email": request.Email, "role": request.Role}
+	err = s.administer(c, "user.create", detail, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
+		user, err = store.CreateUser(ctx, c.who.AccountID, request.Email, hash, request.Role)
+		return user.ID.Text(schema.UserPrefix), err
+	})
+	if errors.Is(err, account.ErrEmailTaken) {
+		return errEmailTaken
+	}
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, newUserReply(&user))
+}
+
+// changeUserRequest holds what is to be changed; nil leaves a thing as it is.
+type changeUserRequest struct {
+	Role     *account.Role `json:"role"`
+	Disabled *bool         `json:"disabled"`
+	Password *string       `json:"password"`
+}
+
+func (r *changeUserRequest) err() error {
+	var faults schema.Faults
+	if r.Role != nil && !r.Role.Valid() {
+		faults.Add("role", "must be one of viewer, admin, owner")
+	}
+	if r.Password != nil {
+		if message := account.PasswordFault(*r.Password); message != "" {
+			faults.Add("password", message)
+		}
+	}
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+// detail is what the audit log shows of the request.
+func (r *changeUserRequest) detail() map[string]any {
+	detail := map[string]any{}
+	if r.Role != nil {
+		detail["role"] = *r.Role
+	}
+	if r.Disabled != nil {
+		detail["disabled"] = *r.Disabled
+	}
+	if r.Password != nil {
+		detail["password"] = "changed"
+	}
+	return detail
+}
+
+var errLastOwner = problem.New(problem.Conflict, "An account keeps at least one owner who can sign in. Make somebody else an owner first.")
+
+// changeUser changes role, password or standing of a user.
+func (s *Server) changeUser(c *call) error {
+	var request changeUserRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	if err := request.err(); err != nil {
+		return err
+	}
+	id, err := schema.ParseID(schema.UserPrefix, c.Param("id"))
+	if err != nil {
+		return storeError(account.ErrNotFound, "user")
+	}
+	hash, err := s.newHash(c.ctx(), request.Password)
+	if err != nil {
+		return err
+	}
+	var user account.User
+	err = s.administer(c, "user.change", request.detail(), func(ctx context.Context, tx pgx.Tx, store *account.Store) (string, error) {
+		user, err = s.applyUserChange(ctx, tx, store, c.who.AccountID, id, &request, hash)
+		return id.Text(schema.UserPrefix), err
+	})
+	if err != nil {
+		return storeError(err, "user")
+	}
+	s.standing.Forget(id)
+	return c.reply(newUserReply(&user))
+}
+
+// newHash returns the hash of a new password, or nil without one.
+func (s *Server) newHash(ctx context.Context, password *string) (*string, error) {
+	if password == nil {
+		return nil, nil
+	}
+	hash, err := s.hasher.Hash(ctx, *password)
+	return &hash, err
+}
+
+// applyUserChange makes the changes. A user who is disabled or gets another
+// password is signed out everywhere.
+func (s *Server) applyUserChange(
+	ctx context.Context, tx pgx.Tx, store *account.Store, accountID, id schema.ID, r *changeUserRequest, hash *string,
+) (account.User, error) {
+	if err := store.LockUsers(ctx, accountID); err != nil {
+		return account.User{}, err
+	}
+	if r.Role != nil {
+		if err := store.SetRole(ctx, accountID, id, *r.Role); err != nil {
+			return account.User{}, err
+		}
+	}
+	if r.Disabled != nil {
+		set := store.Enable
+		if *r.Disabled {
+			set = store.Disable
+		}
+		if err := set(ctx, accountID, id); err != nil {
+			return account.User{}, err
+		}
+	}
+	if hash != nil {
+		if err := store.SetPassword(ctx, accountID, id, *hash); err != nil {
+			return account.User{}, err
+		}
+	}
+	if hash != nil || r.Disabled != nil && *r.Disabled {
+		if err := s.signIns.EndAll(ctx, tx, accountID, id); err != nil {
+			return account.User{}, err
+		}
+	}
+	if err := mustKeepOwner(ctx, store, accountID); err != nil {
+		return account.User{}, err
+	}
+	return store.User(ctx, accountID, id)
+}
+
+func mustKeepOwner(ctx context.Context, store *account.Store, accountID schema.ID) error {
+	users, err := store.Users(ctx, accountID)
+	if err != nil {
+		return err
+	}
+	for i := range users {
+		if users[i].Role == account.Owner && users[i].DisabledAt == nil {
+			return nil
+		}
+	}
+	return errLastOwner
+}

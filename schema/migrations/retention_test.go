@@ -1,0 +1,107 @@
+package migrations_test
+
+import (
+	"errors"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// usage returns all rows of all usage relations.
+func usage(t *testing.T, conn *pgx.Conn) map[string][]string {
+	t.Helper()
+	all := map[string][]string{}
+	for view := range usageRelations {
+		all[view] = column[string](t, conn, selectUsage+view+` order by 1`)
+	}
+	return all
+}
+
+// Retention drops raw events and no sums: not by itself, not with the policies that run after it, and not when an event
+// comes in for the time that was dropped.
+func TestRetentionKeepsTheSums(t *testing.T) {
+	t.Parallel()
+	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	up(t, conn, migrations.Options{RawRetention: 90 * day})
+	old := time.Now().Add(-100 * day)
+	insert(t, conn, randomEvents(300, old.Add(-5*day), old)...)
+	insert(t, conn, randomEvents(100, time.Now().Add(-10*day), time.Now())...)
+	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} { // As their policies did at the time.
+		exec(t, conn, `call refresh_continuous_aggregate($1::regclass, null, $2::timestamptz)`, view, old.Add(2*day))
+	}
+	settleAll(t, conn)
+	checkUsage(t, conn)
+	want := usage(t, conn)
+
+	runJob(t, conn, "policy_retention")
+	if n := one[int](t, conn, `select count(*) from events where ts < now() - interval '95 days'`); n != 0 {
+		t.Fatalf("retention left %d old events", n)
+	}
+	materialize(t, conn, migrations.Community)
+	if diff := cmp.Diff(want, usage(t, conn)); diff != "" {
+		t.Errorf("the policies after retention changed sums:\n%.2000s", diff)
+	}
+
+	insert(t, conn, event(old), event(old.Add(-day)))
+	if n := refreshLate(t, conn); n != 2 {
+		t.Errorf("RefreshLate settled %d notes, want 2", n)
+	}
+	materialize(t, conn, migrations.Community)
+	up(t, conn, migrations.Options{RawRetention: 90 * day})
+	if diff := cmp.Diff(want, usage(t, conn)); diff != "" {
+		t.Errorf("a late event changed sums of dropped days:\n%.2000s", diff)
+	}
+}
+
+// A longer retention brings nothing back: a refresh window that reaches what an earlier one dropped is refused.
+func TestRefreshWindowMayNotReachDroppedEvents(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		conn := connect(t, db)
+		up(t, conn, migrations.Options{RawRetention: 60 * day})
+		up(t, conn, migrations.Options{}) // From now on all is kept.
+		opt := migrations.Options{RefreshWindow: 61 * day, RawRetention: 365 * day, Log: quiet}
+		if err := migrations.Up(t.Context(), conn, opt); !errors.Is(err, migrations.ErrHorizons) {
+			t.Errorf("Up = %v, want ErrHorizons", err)
+		}
+		kept := one[time.Duration](t, conn, `select refresh_window from schema_settings`)
+		if kept != 45*day {
+			t.Errorf("refresh window after a refused Up = %v, want the former one", kept)
+		}
+		up(t, conn, migrations.Options{RefreshWindow: 59 * day})
+	})
+}
+
+// Where no policy drops events, DropExpired does.
+func TestDropExpired(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		conn := connect(t, db)
+		now := time.Now()
+		insert(t, conn, event(now.Add(-100*day)), event(now.Add(-95*day)), event(now.Add(-80*day)), event(now))
+		drop := func() int {
+			n, err := migrations.DropExpired(t.Context(), conn, now)
+			if err != nil {
+				t.Fatal(err)
+			}
+			return n
+		}
+		if n := drop(); n != 0 {
+			t.Errorf("DropExpired without retention dropped %d", n)
+		}
+		up(t, conn, migrations.Options{RawRetention: 90 * day})
+		wantDropped, wantLeft := 2, 2
+		if db.Edition == migrations.Community {
+			wantDropped, wantLeft = 0, 4 // Its policy is to do it.
+		}
+		dropped, left := drop(), one[int](t, conn, `select count(*) from events`)
+		if dropped != wantDropped || left != wantLeft {
+			t.Errorf("DropExpired dropped %d and left %d events, want %d and %d", dropped, left, wantDropped, wantLeft)
+		}
+	})
+}
