@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"strings"
 	"syscall"
 	"testing"
@@ -60,6 +61,7 @@ func serveBare() error {
 }
 
 func serveIngest() error {
+	debug.SetGCPercent(GCPercent)
 	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
 	if err != nil {
 		return err

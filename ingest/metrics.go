@@ -1,11 +1,13 @@
 package ingest
 
 import (
+	"net/http"
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -15,6 +17,7 @@ type metrics struct {
 	requests        *prometheus.CounterVec
 	accepted        prometheus.Counter
 	acceptedBy      *prometheus.CounterVec
+	calculated      prometheus.Counter // of acceptedBy, looked up once
 	refused         *prometheus.CounterVec
 	produceDuration prometheus.Histogram
 	produceErrors   *prometheus.CounterVec
@@ -53,6 +56,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for _, reason := range []string{"buffer_full", "timeout", "refused"} {
 		m.produceErrors.WithLabelValues(reason)
 	}
+	m.calculated = m.acceptedBy.WithLabelValues(string(schema.CostCalculated))
 	for _, code := range refusals {
 		m.refused.WithLabelValues(string(code))
 	}
@@ -83,6 +87,32 @@ func (m *metrics) keys(directory Keys) {
 	}, func() float64 { return float64(directory.Size()) })
 }
 
-func (m *metrics) request(route string, status int) {
-	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
+// routeMetrics counts the requests of one route. The counter of the common answer
+// is looked up once.
+type routeMetrics struct {
+	m     *metrics
+	route string
+	ok    prometheus.Counter
+}
+
+func (m *metrics) route(route string) routeMetrics {
+	return routeMetrics{m, route, m.requests.WithLabelValues(route, "200")}
+}
+
+func (r routeMetrics) answered(status int) {
+	if status == http.StatusOK {
+		r.ok.Inc()
+		return
+	}
+	r.m.requests.WithLabelValues(r.route, strconv.Itoa(status)).Inc()
+}
+
+// event counts an accepted event.
+func (m *metrics) event(source schema.CostSource) {
+	m.accepted.Inc()
+	if source == schema.CostCalculated {
+		m.calculated.Inc()
+		return
+	}
+	m.acceptedBy.WithLabelValues(string(source)).Inc()
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,6 +68,28 @@ type acknowledgement struct {
 	err   error
 }
 
+// waiter is what one request waits with. All its answers have come when it is
+// given back.
+type waiter struct {
+	answers chan acknowledgement
+	timer   *time.Timer
+}
+
+var waiters = sync.Pool{New: func() any {
+	w := &waiter{timer: time.NewTimer(time.Hour)}
+	w.timer.Stop()
+	return w
+}}
+
+// room returns the channel with room for n answers, so that one that comes after
+// the timeout blocks nobody.
+func (w *waiter) room(n int) chan acknowledgement {
+	if cap(w.answers) < n {
+		w.answers = make(chan acknowledgement, n)
+	}
+	return w.answers
+}
+
 // Produce writes events and waits until all in-sync replicas have them, or the
 // timeout is over. It returns one error for each event, nil for those that are in.
 //
@@ -76,8 +99,8 @@ type acknowledgement struct {
 func (p *Producer) Produce(admissions ...admission) []error {
 	start := time.Now()
 	errs := make([]error, len(admissions))
-	// Room for every answer: one that comes after the timeout blocks nobody.
-	answers := make(chan acknowledgement, len(admissions))
+	w := waiters.Get().(*waiter)
+	answers := w.room(len(admissions))
 	waiting := 0
 	for i, e := range admissions {
 		if errs[i] = p.send(e, i, answers); errs[i] == nil {
@@ -85,15 +108,19 @@ func (p *Producer) Produce(admissions ...admission) []error {
 			waiting++
 		}
 	}
-	timer := time.NewTimer(p.timeout)
-	defer timer.Stop()
-	for ; waiting > 0; waiting-- {
+	w.timer.Reset(p.timeout)
+	for ; waiting > 0 && w != nil; waiting-- {
 		select {
 		case a := <-answers:
 			errs[a.index] = produceError(a.err)
-		case <-timer.C:
-			waiting = 1
+		case <-w.timer.C:
+			// Answers may still come: this waiter is not used again.
+			w = nil
 		}
+	}
+	if w != nil {
+		w.timer.Stop()
+		waiters.Put(w)
 	}
 	p.metrics.produceDuration.Observe(time.Since(start).Seconds())
 	return errs

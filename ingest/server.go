@@ -125,6 +125,7 @@ func topicReady(ctx context.Context, client *kgo.Client, topic string) error {
 
 // handle is the one place where errors become answers.
 func (s *Server) handle(route string, h func(*gin.Context) error) gin.HandlerFunc {
+	counter := s.metrics.route(route)
 	return func(c *gin.Context) {
 		requestID := requestID(c.Request, s.now)
 		c.Writer.Header()["X-Request-Id"] = []string{requestID}
@@ -132,7 +133,7 @@ func (s *Server) handle(route string, h func(*gin.Context) error) gin.HandlerFun
 		if err != nil {
 			s.refuse(c, requestID, err)
 		}
-		s.metrics.request(route, c.Writer.Status())
+		counter.answered(c.Writer.Status())
 	}
 }
 

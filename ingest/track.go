@@ -95,8 +95,7 @@ func (s *Server) record(admissions ...admission) []error {
 			errs[i] = s.notRecorded(err)
 			continue
 		}
-		s.metrics.accepted.Inc()
-		s.metrics.acceptedBy.WithLabelValues(string(admissions[i].event.Source)).Inc()
+		s.metrics.event(admissions[i].event.Source)
 	}
 	return errs
 }

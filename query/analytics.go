@@ -136,7 +136,7 @@ func (c *call) replyAnalyticsCSV(q *usage.Question, answer *usage.Answer) error 
 		w.optional(latency.Avg, latency.P50, latency.P95, latency.P99, row.MaxLatencyMS())
 		w.endLine()
 	}
-	return w.close()
+	return w.send()
 }
 
 func groupHeader(q *usage.Question) (names []string) {

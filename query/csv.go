@@ -40,6 +40,17 @@ func (w *csvWriter) name(field string) {
 	w.text(field)
 }
 
+// names adds fields that a client chose; nil is an empty field.
+func (w *csvWriter) names(names ...*string) {
+	for _, name := range names {
+		if name == nil {
+			w.text("")
+			continue
+		}
+		w.name(*name)
+	}
+}
+
 // group adds those names that are not nil.
 func (w *csvWriter) group(names ...*string) {
 	for _, name := range names {
@@ -79,8 +90,8 @@ func (w *csvWriter) endLine() {
 	w.line = w.line[:0]
 }
 
-// close sends what is left. The error is that of a client that hung up.
-func (w *csvWriter) close() error {
+// send sends what was written. The error is that of a client that hung up.
+func (w *csvWriter) send() error {
 	w.w.Flush()
 	if w.err == nil {
 		w.err = w.w.Error()

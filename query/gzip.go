@@ -78,6 +78,9 @@ func (w *gzipWriter) WriteHeaderNow() {
 	w.ResponseWriter.WriteHeaderNow()
 }
 
+// Unwrap leads http.ResponseController to the connection.
+func (w *gzipWriter) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 func (w *gzipWriter) decide() {
 	if w.decided {
 		return

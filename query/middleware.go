@@ -58,8 +58,9 @@ func secure(c *gin.Context) {
 // measure counts the request once it is answered.
 func (s *Server) measure(c *gin.Context) {
 	start := s.now()
+	// Deferred, because an answer that breaks off does so by a panic.
+	defer func() { s.metrics.observe(c.FullPath(), c.Writer.Status(), s.now().Sub(start)) }()
 	c.Next()
-	s.metrics.observe(c.FullPath(), c.Writer.Status(), s.now().Sub(start))
 }
 
 // rescue turns a panic into a 500, or into a broken connection when the answer

@@ -17,6 +17,7 @@ import (
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/docs"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/openapi"
@@ -35,6 +36,7 @@ type Server struct {
 	tokens   *auth.Tokens
 	keys     *auth.Keys
 	document []byte
+	docs     []byte
 	baseURL  string
 	// shareRate bounds how often an address opens share links.
 	shareRate *rateLimit
@@ -56,6 +58,10 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	page, err := docs.Page(openapi.YAML())
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
 		usage:     usage.NewStore(config.Pool, config.StatementTimeout),
 		accounts:  account.NewStore(config.Pool, config.Now),
@@ -65,6 +71,7 @@ func New(config Config) (*Server, error) {
 		tokens:    auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
 		keys:      config.Keys,
 		document:  document,
+		docs:      page,
 		baseURL:   config.BaseURL,
 		shareRate: newRateLimit(config.Now, sharesPerMinute, time.Minute),
 		now:       config.Now,
@@ -113,6 +120,7 @@ func (s *Server) routes(e *gin.Engine) {
 	owner := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Owner, h))) }
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
+	viewer(http.MethodGet, "/v1/events/export", s.exportEvents)
 	viewer(http.MethodGet, "/v1/events/:id", s.event)
 	viewer(http.MethodGet, "/v1/agents", s.listAgents)
 	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
@@ -123,6 +131,7 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodGet, "/v1/share/:token", s.sharedSession)
 	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
 	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
+	viewer(http.MethodGet, "/v1/analytics/summary", s.summary)
 
 	open(http.MethodPost, "/v1/auth/login", s.login)
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
@@ -140,6 +149,8 @@ func (s *Server) routes(e *gin.Engine) {
 	admin(http.MethodGet, "/v1/audit", s.listActs)
 
 	open(http.MethodGet, "/openapi.json", s.openapi)
+	open(http.MethodGet, "/docs", s.docsPage)
+	open(http.MethodGet, "/docs/style.css", s.docsStyle)
 }
 
 func notFound(*call) error {

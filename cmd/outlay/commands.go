@@ -3,6 +3,8 @@ package main
 import (
 	"context"
 	"log/slog"
+	"os"
+	"runtime/debug"
 	"time"
 
 	"github.com/outlayhq/outlay/ingest"
@@ -26,6 +28,9 @@ type ingestCommand struct {
 
 // Run runs the ingest tier.
 func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(ingest.GCPercent)
+	}
 	pool, err := c.pool(ctx, poolSettings{name: "ingest", size: ingestPool, timeouts: true})
 	if err != nil {
 		return err

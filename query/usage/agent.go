@@ -74,16 +74,6 @@ func mustExist(ctx context.Context, tx pgx.Tx, accountID schema.ID, agentName st
 	return nil
 }
 
-// splitByDay returns the bounds of r and every UTC midnight between them.
-func (r Range) splitByDay() []time.Time {
-	const day = 24 * time.Hour
-	bounds := []time.Time{r.From}
-	for t := r.From.Truncate(day).Add(day); t.Before(r.To); t = t.Add(day) {
-		bounds = append(bounds, t)
-	}
-	return append(bounds, r.To)
-}
-
 // add spreads the rows of an answer by model and day.
 func (d *AgentDetail) add(answer *Answer, bounds []time.Time) {
 	d.Daily = make([]DayUsage, len(bounds)-1)

@@ -3,7 +3,6 @@ package usage
 import (
 	"context"
 	"fmt"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 
@@ -52,36 +51,7 @@ type AgentPosition struct {
 	Name    string
 }
 
-// Range is a span of time that starts and ends at a quarter of an hour, which is
-// what the usage relations can tell apart.
-type Range struct{ From, To time.Time }
-
-// NewRange returns the least Range that holds from to to.
-func NewRange(from, to time.Time) Range {
-	r := Range{From: from.Truncate(quarter), To: to.Truncate(quarter)}
-	if r.To.Before(to) {
-		r.To = r.To.Add(quarter)
-	}
-	return r
-}
-
-// days returns the whole UTC days inside r. What is left of r lies before and
-// after them; without a whole day all of it lies before.
-func (r Range) days() (from, to time.Time) {
-	const day = 24 * time.Hour
-	from, to = r.From.Truncate(day), r.To.Truncate(day)
-	if from.Before(r.From) {
-		from = from.Add(day)
-	}
-	if !from.Before(to) {
-		return r.To, r.To
-	}
-	return from, to
-}
-
-// agentParts takes whole days from the daily relation and the rest from the
-// quarter hours, so that a month costs some thirty rows for each group and any
-// range is exact.
+// agentParts takes whole days and edges as selectDaysAndEdges does.
 const agentParts = `
 WITH parts AS (
 	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $4 AND bucket < $5

@@ -72,6 +72,17 @@ LIMIT $11`
 	selectDaily    = analyticsHead + `usage_daily` + analyticsTail
 	selectHourly   = analyticsHead + `usage_hourly` + analyticsTail
 	selectQuarters = analyticsHead + `usage_15m` + analyticsTail
+
+	// selectDaysAndEdges takes whole days from the daily relation, and what is left
+	// before and after them from the quarter hours, so that a month costs some
+	// thirty rows for each group and any range is exact.
+	selectDaysAndEdges = analyticsHead + `(
+	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $12 AND bucket < $13
+	UNION ALL
+	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $12
+	UNION ALL
+	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $13 AND bucket < $3
+) AS days_and_edges` + analyticsTail
 )
 
 // Analyse adds up the usage of an account. It returns ErrTooManyRows when the
@@ -90,8 +101,8 @@ func (s *Store) Analyse(ctx context.Context, accountID schema.ID, q *Question) (
 
 func analyse(ctx context.Context, tx pgx.Tx, accountID schema.ID, q *Question) (answer Answer, err error) {
 	from, to := q.Bounds[0], q.Bounds[len(q.Bounds)-1]
-	rows, _ := tx.Query(ctx, statementFor(q.Bounds), accountID, from, to, q.Bounds,
-		q.ByAgent, q.ByModel, q.ByProvider, q.Agent, q.Model, q.Provider, MaxBuckets+1)
+	statement, args := q.statement(accountID)
+	rows, _ := tx.Query(ctx, statement, args...)
 	if answer.Rows, err = pgx.CollectRows(rows, pgx.RowToStructByName[Row]); err != nil {
 		return Answer{}, err
 	}
@@ -111,15 +122,22 @@ func analyse(ctx context.Context, tx pgx.Tx, accountID schema.ID, q *Question) (
 	return answer, nil
 }
 
-// statementFor chooses the coarsest relation whose buckets never straddle a bound.
-func statementFor(bounds []time.Time) string {
-	switch {
-	case aligned(bounds, 24*time.Hour):
-		return selectDaily
-	case aligned(bounds, time.Hour):
-		return selectHourly
+// statement chooses the coarsest relations whose buckets never straddle a bound.
+func (q *Question) statement(accountID schema.ID) (statement string, args []any) {
+	r := Range{From: q.Bounds[0], To: q.Bounds[len(q.Bounds)-1]}
+	args = []any{
+		accountID, r.From, r.To, q.Bounds, q.ByAgent, q.ByModel, q.ByProvider, q.Agent, q.Model, q.Provider, MaxBuckets + 1,
 	}
-	return selectQuarters
+	switch {
+	case aligned(q.Bounds, day):
+		return selectDaily, args
+	case aligned(q.Bounds[1:len(q.Bounds)-1], day):
+		from, to := r.days()
+		return selectDaysAndEdges, append(args, from, to)
+	case aligned(q.Bounds, time.Hour):
+		return selectHourly, args
+	}
+	return selectQuarters, args
 }
 
 // aligned reports whether all bounds are whole multiples of d in UTC.

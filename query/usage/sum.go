@@ -96,3 +96,9 @@ func (s *Sum) dividedBy(n int64) int64 {
 
 // Cmp returns -1, 0 or 1 as s is less than, equal to or greater than other.
 func (s *Sum) Cmp(other *Sum) int { return s.n.Cmp(&other.n) }
+
+// Sign returns -1, 0 or 1 as s is negative, zero or positive.
+func (s *Sum) Sign() int { return s.n.Sign() }
+
+// Int returns a copy of s.
+func (s *Sum) Int() *big.Int { return new(big.Int).Set(&s.n) }

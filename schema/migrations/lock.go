@@ -36,11 +36,11 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, opt Options) (unlock fu
 		if locked {
 			return func() { freeLock(ctx, conn, migrateLock) }, nil
 		}
-		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%w: held by %s", ErrLocked, lockHolder(ctx, conn, migrateLock))
-		}
 		if !told {
 			opt.Log.InfoContext(ctx, "waiting for another migration", "holder", lockHolder(ctx, conn, migrateLock))
+		}
+		if time.Now().After(deadline) {
+			return nil, fmt.Errorf("%w: held by %s", ErrLocked, lockHolder(ctx, conn, migrateLock))
 		}
 		select {
 		case <-ctx.Done():

@@ -1,0 +1,138 @@
+package docs
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/goccy/go-yaml"
+)
+
+// object is a mapping in the order of the document.
+type object = yaml.MapSlice
+
+// field returns the value of a name, or nil.
+func field(o any, name string) any {
+	m, _ := o.(object)
+	for _, item := range m {
+		if item.Key == name {
+			return item.Value
+		}
+	}
+	return nil
+}
+
+func text(o any, name string) string {
+	s, _ := field(o, name).(string)
+	return s
+}
+
+func items(o any, name string) []any {
+	list, _ := field(o, name).([]any)
+	return list
+}
+
+// document is an OpenAPI document.
+type document struct{ root object }
+
+// resolve follows a $ref. What stands beside it comes first, so that a description
+// beside a $ref wins.
+func (d *document) resolve(v any) any {
+	ref := text(v, "$ref")
+	if ref == "" {
+		return v
+	}
+	target := any(d.root)
+	for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
+		target = field(target, name)
+	}
+	resolved, _ := d.resolve(target).(object)
+	beside, _ := v.(object)
+	return append(append(object{}, beside...), resolved...)
+}
+
+// property is one field of a body, indented by how deep it lies.
+type property struct {
+	Indent                  int
+	Name, Type, Description string
+	Required                bool
+}
+
+// maxDepth bounds how deep bodies are shown.
+const maxDepth = 4
+
+// properties lists the fields of a schema, those of its parts included.
+func (d *document) properties(schema any, indent int) (list []property) {
+	schema = d.resolve(schema)
+	for _, part := range items(schema, "allOf") {
+		list = append(list, d.properties(part, indent)...)
+	}
+	required := map[any]bool{}
+	for _, name := range items(schema, "required") {
+		required[name] = true
+	}
+	fields, _ := field(schema, "properties").(object)
+	for _, item := range fields {
+		inner := d.resolve(item.Value)
+		list = append(list, property{
+			Indent: indent, Name: fmt.Sprint(item.Key), Type: d.typeOf(inner), Required: required[item.Key],
+			Description: text(inner, "description"),
+		})
+		if indent < maxDepth {
+			list = append(list, d.properties(inner, indent+1)...)
+		}
+	}
+	if of := field(schema, "items"); of != nil && indent < maxDepth {
+		list = append(list, d.properties(of, indent)...)
+	}
+	return list
+}
+
+// typeOf says in a few words what a value may be.
+func (d *document) typeOf(schema any) string {
+	schema = d.resolve(schema)
+	if value := field(schema, "const"); value != nil {
+		return fmt.Sprintf("always %v", value)
+	}
+	if values := items(schema, "enum"); values != nil {
+		return strings.Trim(strings.Join(strings.Fields(fmt.Sprint(values)), " | "), "[]")
+	}
+	var name string
+	switch kind := field(schema, "type").(type) {
+	case string:
+		name = kind
+	case []any:
+		var names []string
+		for _, k := range kind {
+			names = append(names, fmt.Sprint(k))
+		}
+		name = strings.Join(names, " | ")
+	default:
+		if field(schema, "allOf") != nil {
+			name = "object"
+		}
+	}
+	if of := field(schema, "items"); of != nil {
+		name = strings.Replace(name, "array", "array of "+d.typeOf(of), 1)
+	}
+	return name + bounds(schema)
+}
+
+// bounds writes the limits of a value.
+func bounds(schema any) string {
+	var parts []string
+	for _, limit := range []struct{ key, words string }{
+		{"minimum", "at least %v"},
+		{"maximum", "at most %v"},
+		{"maxLength", "at most %v characters"},
+		{"maxItems", "at most %v"},
+		{"default", "default %v"},
+	} {
+		if value := field(schema, limit.key); value != nil {
+			parts = append(parts, fmt.Sprintf(limit.words, value))
+		}
+	}
+	if parts == nil {
+		return ""
+	}
+	return ", " + strings.Join(parts, ", ")
+}

@@ -1,0 +1,161 @@
+package query
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+)
+
+// exportPage is how many events are read at once: it bounds the memory of an
+// export, however long it is.
+const exportPage = 1000
+
+// exportPatience is how long a client may take to read one page.
+const exportPatience = time.Minute
+
+// exporter writes events in one of the formats.
+type exporter interface {
+	event(*usage.Event)
+	// flush sends what was written. The error is that of a client that hung up.
+	flush() error
+}
+
+// exportEvents streams all events that the filters let through, newest first. It
+// reads page by page, each in its own transaction, so that a slow client holds
+// nothing in the database.
+func (s *Server) exportEvents(c *call) error {
+	p := c.params(eventFilters("format")...)
+	filter, format := p.eventFilter(), p.oneOf("format", "csv", "csv", "ndjson", "focus")
+	if err := p.err(); err != nil {
+		return err
+	}
+	position := usage.Position{Time: filter.To}
+	// The first page comes before the first byte, so that an error of it is an
+	// answer and not a broken stream.
+	events, err := s.usage.Events(c.ctx(), c.who.AccountID, &filter, position, exportPage)
+	if err != nil {
+		return storeError(err, "event")
+	}
+	out, err := s.newExporter(c, format)
+	if err != nil {
+		return err
+	}
+	for {
+		if err := sendPage(c, out, events); err != nil {
+			return err
+		}
+		if len(events) < exportPage {
+			return nil
+		}
+		last := &events[len(events)-1]
+		position = usage.Position{Time: last.Timestamp.Time, ID: [16]byte(last.EventID)}
+		if events, err = s.usage.Events(c.ctx(), c.who.AccountID, &filter, position, exportPage); err != nil {
+			return err
+		}
+	}
+}
+
+func sendPage(c *call, out exporter, events []usage.Event) error {
+	for i := range events {
+		out.event(&events[i])
+	}
+	// A server without deadlines has none to move.
+	err := http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(exportPatience))
+	if err != nil && !errors.Is(err, http.ErrNotSupported) {
+		return fmt.Errorf("export events: %w", err)
+	}
+	if err := out.flush(); err != nil {
+		return fmt.Errorf("export events: %w", err)
+	}
+	c.Writer.Flush()
+	return c.ctx().Err()
+}
+
+func (s *Server) newExporter(c *call, format string) (exporter, error) {
+	switch format {
+	case "ndjson":
+		c.Header("Content-Type", "application/x-ndjson")
+		c.Header("Content-Disposition", `attachment; filename="events.ndjson"`)
+		c.Status(http.StatusOK)
+		return &ndjsonExporter{c: c}, nil
+	case "focus":
+		name, err := s.usage.AccountName(c.ctx(), c.who.AccountID)
+		if err != nil {
+			return nil, storeError(err, "account")
+		}
+		return newFocusExporter(c, name), nil
+	}
+	return &csvExporter{newCSV(c, "events.csv", csvEventHeader())}, nil
+}
+
+// ndjsonExporter writes one JSON object a line, the same as in the list.
+type ndjsonExporter struct {
+	c      *call
+	buffer bytes.Buffer
+	err    error
+}
+
+func (x *ndjsonExporter) event(e *usage.Event) {
+	text, err := json.Marshal(e)
+	if err != nil {
+		x.err = errors.Join(x.err, err)
+		return
+	}
+	x.buffer.Write(text)
+	x.buffer.WriteByte('\n')
+}
+
+func (x *ndjsonExporter) flush() error {
+	if x.err != nil {
+		return x.err
+	}
+	_, err := x.buffer.WriteTo(x.c.Writer)
+	return err
+}
+
+// csvExporter writes every field of an event as a column.
+type csvExporter struct{ *csvWriter }
+
+func csvEventHeader() []string {
+	return []string{
+		"event_id", "timestamp", "received_at", "agent", "model", "provider", "session_id", "session_implicit",
+		"status", "error_type", "step", "user_id", "parent_event_id",
+		"input_tokens", "output_tokens", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens",
+		"latency_ms", "cost_usd", "cost_source", "price_id", "tags", "metadata", "idempotency_key",
+	}
+}
+
+func (x *csvExporter) event(e *usage.Event) {
+	x.text(e.EventID.String())
+	x.text(e.Timestamp.String())
+	x.text(e.ReceivedAt.String())
+	x.names(&e.Agent, e.Model, e.Provider, &e.SessionID)
+	x.text(fmt.Sprint(e.SessionImplicit))
+	x.text(e.Status)
+	x.names(e.ErrorType, e.Step, e.UserID)
+	x.text(parentOf(e))
+	x.number(e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens)
+	x.optional(e.LatencyMS)
+	x.text(e.CostUSD.String())
+	x.text(e.CostSource)
+	x.names(e.PriceID)
+	x.name(strings.Join(e.Tags, ","))
+	x.text(string(e.Metadata))
+	x.names(e.IdempotencyKey)
+	x.endLine()
+}
+
+func parentOf(e *usage.Event) string {
+	if e.ParentEventID == nil {
+		return ""
+	}
+	return e.ParentEventID.String()
+}
+
+func (x *csvExporter) flush() error { return x.send() }

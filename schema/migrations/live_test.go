@@ -1,0 +1,148 @@
+package migrations_test
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// Whoever looks in the middle of it all sees exact sums: while events of the last hour and late ones are stored, while the
+// policies of all three relations refresh, and while two processors refresh what was late. Only where a note says so may a sum
+// still be behind. The clock is the test's own: it goes a quarter of an hour at each step, ten days ago.
+func TestSumsAreExactAtAnyMoment(t *testing.T) {
+	t.Parallel()
+	db := schematest.DatabaseOf(t, migrations.Community)
+	const steps = 24
+	now := time.Now().Add(-10 * day).Truncate(time.Hour)
+	for range steps {
+		now = now.Add(15 * time.Minute)
+		g, ctx := errgroup.WithContext(t.Context())
+		start := func(f func(context.Context, *pgx.Conn, time.Time) error) {
+			g.Go(func() error {
+				conn, err := pgx.Connect(ctx, db.URL)
+				if err != nil {
+					return err
+				}
+				defer conn.Close(context.WithoutCancel(ctx))
+				return f(ctx, conn, now)
+			})
+		}
+		start(storeRecent)
+		start(storeLate)
+		start(refreshAsPolicies)
+		start(refreshAsProcessor)
+		start(refreshAsProcessor)
+		start(readExact)
+		if err := g.Wait(); err != nil {
+			t.Fatal(err)
+		}
+	}
+	conn := connect(t, db)
+	settleAll(t, conn)
+	checkUsage(t, conn)
+}
+
+const batches = 5
+
+// storeRecent stores events that are not late.
+func storeRecent(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	for range batches {
+		if err := storeVirtual(ctx, conn, now.Add(-migrations.LateAfter), now, false); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeLate stores late events and their notes.
+func storeLate(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	for range batches {
+		if err := storeVirtual(ctx, conn, now.Add(-2*day), now.Add(-2*time.Hour), true); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// storeVirtual stores a batch of events between from and to, which are notes of late buckets only if they are late by the
+// test's clock: by the database's they all are.
+func storeVirtual(ctx context.Context, conn *pgx.Conn, from, to time.Time, late bool) error {
+	return pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		if err := tryInsert(ctx, tx.Conn(), randomEvents(20, from, to)); err != nil || late {
+			return err
+		}
+		_, err := tx.Exec(ctx, `delete from late_buckets where xmin = pg_current_xact_id()::xid`)
+		return err
+	})
+}
+
+func refreshAsPolicies(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+		_, err := conn.Exec(ctx, `call refresh_continuous_aggregate($1::regclass, $2::timestamptz, $3::timestamptz)`,
+			view, now.Add(-45*day), now.Add(-migrations.MaterializedAfter))
+		if err := unlessBusy(err); err != nil {
+			return fmt.Errorf("refresh %s: %w", view, err)
+		}
+	}
+	return nil
+}
+
+// unlessBusy passes over the error of a refresh that met another one.
+func unlessBusy(err error) error {
+	var pgErr *pgconn.PgError
+	if errors.As(err, &pgErr) && pgErr.Code == "55P03" {
+		return nil
+	}
+	return err
+}
+
+func refreshAsProcessor(ctx context.Context, conn *pgx.Conn, _ time.Time) error {
+	_, err := migrations.RefreshLate(ctx, conn, time.Now())
+	return err
+}
+
+const selectInexact = `
+with raw as (
+    select date_bin($1::interval, ts, timestamptz '2000-01-01 00:00:00+00') as bucket, count(*) as events, sum(cost_nano_usd) as cost, max(ts) as last
+    from events group by 1
+), used as (
+    select bucket, sum(events) as events, sum(cost_nano_usd) as cost, max(last_ts) as last
+    from %s group by 1
+)
+select format('%%s: events %%s, usage %%s', bucket, raw, used)
+from raw full join used using (bucket)
+where (raw.events, raw.cost, raw.last) is distinct from (used.events, used.cost, used.last)
+  and bucket not in (select date_bin($1::interval, bucket, timestamptz '2000-01-01 00:00:00+00') from late_buckets)`
+
+// readExact compares the usage relations with the events, all of one moment.
+func readExact(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	for range 3 {
+		snapshot := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+		err := pgx.BeginTxFunc(ctx, conn, snapshot, func(tx pgx.Tx) error {
+			for view, width := range usageRelations {
+				rows, _ := tx.Query(ctx, fmt.Sprintf(selectInexact, view), width)
+				wrong, err := pgx.CollectRows(rows, pgx.RowTo[string])
+				if err != nil {
+					return err
+				}
+				if len(wrong) > 0 {
+					return fmt.Errorf("%s is wrong at %v: %q", view, now, wrong)
+				}
+			}
+			return nil
+		})
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
