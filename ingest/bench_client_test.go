@@ -42,7 +42,7 @@ func hammerOne(address string, requests [][]byte, next *atomic.Int64, n int64) e
 	if err != nil {
 		return err
 	}
-	defer conn.Close() //nolint:errcheck // Every answer was read.
+	defer conn.Close()
 	r := bufio.NewReaderSize(conn, 64<<10)
 	for {
 		i := next.Add(1)

@@ -113,7 +113,7 @@ func (f *fixture) do(t testing.TB, method, path string, body []byte, headers ...
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // The body was read whole.
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		t.Fatal(err)

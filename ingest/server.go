@@ -153,7 +153,7 @@ func (s *Server) recover(c *gin.Context) {
 		if v == nil {
 			return
 		}
-		if v == http.ErrAbortHandler {
+		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(v)
 		}
 		s.log.ErrorContext(c.Request.Context(), "handler panicked", "panic", fmt.Sprint(v))

@@ -169,7 +169,7 @@ func (p *Processor) noteErrors(ctx context.Context, fetches kgo.Fetches) {
 			p.owned.stop(partition)
 			p.metrics.holes.Set(float64(p.owned.stopped()))
 			p.log.ErrorContext(ctx, "kafka has deleted events that were not stored; the partition stands still. "+
-				"See the operations page of the documentation for how to go on", "topic", topic, "partition", partition)
+				"The README says how to go on", "topic", topic, "partition", partition)
 			return
 		}
 		p.log.WarnContext(ctx, "fetch failed", "topic", topic, "partition", partition, "error", err)

@@ -206,7 +206,7 @@ func (a *answer) decode(status int, v any) {
 func (a *answer) want(status int) {
 	a.t.Helper()
 	if a.status != status {
-		a.t.Fatalf("%s = %d, want %d: %s", a.what, a.status, status, a.body)
+		a.t.Fatalf("%s = %d, want %d: %s", a.what, a.status, status, a.body[:min(len(a.body), 1000)])
 	}
 }
 

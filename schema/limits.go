@@ -9,8 +9,10 @@ const (
 	MaxNameLength = 200
 	// MaxIdempotencyKeyLength bounds idempotency_key.
 	MaxIdempotencyKeyLength = 255
-	// MaxTags and MaxTagLength bound tags.
-	MaxTags, MaxTagLength = 16, 64
+	// MaxTags bounds how many tags an event may have.
+	MaxTags = 16
+	// MaxTagLength bounds each of them.
+	MaxTagLength = 64
 	// MaxCount bounds token counts and latency_ms: 2^53-1, the largest integer
 	// that every JSON implementation keeps exactly.
 	MaxCount int64 = 1<<53 - 1

@@ -30,7 +30,7 @@ func (c *checkCommand) Run(ctx context.Context) error {
 	conn, err := c.connect(ctx)
 	r.note("database", "answers", err)
 	if err == nil {
-		defer conn.Close(ctx) //nolint:errcheck // Nothing was written.
+		defer conn.Close(ctx)
 		r.database(ctx, conn)
 	}
 	opts, err := c.options()

@@ -76,7 +76,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if p.ops, err = bind(ctx, "--ops-listen", c.OpsListen); err != nil {
 		return err
 	}
-	log.InfoContext(ctx, "processor started", "ops", p.ops.Addr())
+	log.InfoContext(ctx, "tier started", "tier", t.name, "ops", p.ops.Addr())
 	return p.run(ctx)
 }
 
@@ -109,6 +109,6 @@ func (p *process) runTier(ctx context.Context, f listenFlags, t *tier) error {
 	if err := p.bind(ctx, f); err != nil {
 		return err
 	}
-	p.log.InfoContext(ctx, t.name+" started", "listen", p.public.Addr(), "ops", p.ops.Addr())
+	p.log.InfoContext(ctx, "tier started", "tier", t.name, "listen", p.public.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx)
 }

@@ -23,7 +23,7 @@ func TestProcessorsComeAndGo(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runLoad(t, t.Context(), cfg)
+		runLoad(t.Context(), t, cfg)
 	}()
 	processors := []*running{in.startProcessor(t)}
 	for round := 0; ; round++ {
@@ -67,7 +67,7 @@ func TestDatabaseAway(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runLoad(t, t.Context(), cfg)
+		runLoad(t.Context(), t, cfg)
 	}()
 	time.Sleep(4 * time.Second)
 	in.stopDatabase(t)
@@ -103,13 +103,13 @@ func TestZombieProcessor(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runLoad(t, t.Context(), cfg)
+		runLoad(t.Context(), t, cfg)
 	}()
 	conn, err := pgx.Connect(t.Context(), in.databaseURL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer conn.Close(t.Context()) //nolint:errcheck // It only read.
+	defer conn.Close(t.Context())
 	zombie, successor := in.startProcessor(t), in.startProcessor(t)
 	awaitProgress(t, conn)
 	var longest time.Duration

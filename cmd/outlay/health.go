@@ -25,7 +25,7 @@ func (c *healthCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // Nothing is lost by a body that does not close.
+	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", text)

@@ -134,7 +134,7 @@ func freeAddress(t *testing.T) string {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close() //nolint:errcheck // Nothing was accepted.
+	defer l.Close()
 	return l.Addr().String()
 }
 

@@ -74,7 +74,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 			return
 		}
 		p.stopping.Store(true)
-		p.log.Info("stopping", "delay", p.shutdownDelay)
+		p.log.InfoContext(ctx, "stopping", "delay", p.shutdownDelay)
 		time.Sleep(p.shutdownDelay)
 	}()
 	if p.public == nil {

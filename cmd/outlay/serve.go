@@ -56,7 +56,9 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout tim
 	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
 	defer cancel()
 	err := server.Shutdown(drainCtx)
-	<-failed
+	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
+		err = errors.Join(err, served)
+	}
 	if err != nil {
 		return fmt.Errorf("drain %s: %w", l.Addr(), err)
 	}

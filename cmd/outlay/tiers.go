@@ -6,12 +6,12 @@ import (
 	"log/slog"
 	"net/http"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
@@ -66,10 +66,11 @@ func newIngest(cfg ingest.Config, caps lease.Config, pool *pgxpool.Pool, kafka [
 	return &tier{
 		name: "ingest", handler: server.Handler(), ready: server.Ready,
 		run: func(ctx context.Context) error {
-			var g errgroup.Group
-			g.Go(func() error { return directory.Run(ctx) })
-			g.Go(func() error { return gate.Run(ctx) })
-			return g.Wait()
+			var wg sync.WaitGroup
+			wg.Go(func() { directory.Run(ctx) })
+			wg.Go(func() { gate.Run(ctx) })
+			wg.Wait()
+			return nil
 		},
 		flush: func(ctx context.Context) error {
 			defer client.Close()

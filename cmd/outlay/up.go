@@ -96,7 +96,7 @@ func migrateUp(ctx context.Context, database databaseFlags, log *slog.Logger) er
 	if err != nil {
 		return err
 	}
-	defer conn.Close(context.WithoutCancel(ctx)) //nolint:errcheck // The work is committed.
+	defer conn.Close(context.WithoutCancel(ctx))
 	return migrations.Up(ctx, conn, migrations.Options{Log: log})
 }
 

@@ -60,7 +60,7 @@ func loadConfig(t *testing.T, c credentials) load.Config {
 }
 
 // runLoad runs a load and prints its report; any difference fails the test.
-func runLoad(t *testing.T, ctx context.Context, cfg load.Config) {
+func runLoad(ctx context.Context, t *testing.T, cfg load.Config) {
 	t.Helper()
 	report, err := load.Run(ctx, cfg)
 	if report != nil {
@@ -91,7 +91,7 @@ func (c client) call(t *testing.T, method, path, body string, answer any) int {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer resp.Body.Close() //nolint:errcheck // The body was read whole.
+	defer resp.Body.Close()
 	d := json.NewDecoder(resp.Body)
 	d.UseNumber()
 	if err := d.Decode(answer); err != nil && !errors.Is(err, io.EOF) {
@@ -213,7 +213,7 @@ func TestUpLosesNothingWhenKilled(t *testing.T) {
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
-		runLoad(t, t.Context(), cfg)
+		runLoad(t.Context(), t, cfg)
 	}()
 	for range 3 {
 		time.Sleep(3 * time.Second)

@@ -72,7 +72,7 @@ func New(cfg Config, d Deps) *Gate {
 
 // Run keeps caps fresh, says that this replica is alive, gives back what is not
 // used, and at the end gives back everything.
-func (g *Gate) Run(ctx context.Context) error {
+func (g *Gate) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	wg.Go(func() { g.beat(ctx) })
 	wg.Go(func() { g.sweep(ctx) })
@@ -83,9 +83,8 @@ func (g *Gate) Run(ctx context.Context) error {
 		Load: func(ctx context.Context, conn *pgx.Conn) error { return g.load(ctx, conn) },
 		Log:  g.log,
 	}
-	err := watch.Run(ctx)
+	watch.Run(ctx)
 	wg.Wait()
-	return err
 }
 
 // Ready reports whether the caps were loaded. Before that nothing may pass.

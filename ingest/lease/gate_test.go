@@ -24,6 +24,7 @@ import (
 // records lie in Kafka for any time, the processor stores them in order.
 type world struct {
 	t       testing.TB
+	r       *rand.Rand
 	pool    *pgxpool.Pool
 	scope   budget.Scope
 	limit   schema.NanoUSD
@@ -39,10 +40,10 @@ type world struct {
 	now     time.Time
 }
 
-func newWorld(t testing.TB, pool *pgxpool.Pool, limit schema.NanoUSD, replicas int) *world {
+func newWorld(t testing.TB, r *rand.Rand, pool *pgxpool.Pool, limit schema.NanoUSD, replicas int) *world {
 	t.Helper()
 	w := &world{
-		t: t, pool: pool, limit: limit, highest: limit, keys: map[string]bool{},
+		t: t, r: r, pool: pool, limit: limit, highest: limit, keys: map[string]bool{},
 		scope: budget.Scope{AccountID: schema.NewID(time.Now()), Agent: "a"},
 		now:   time.Now().UTC().Truncate(time.Microsecond),
 	}
@@ -116,14 +117,14 @@ func (w *world) track(g *Gate, cost schema.NanoUSD, key string) bool {
 	case err != nil:
 		w.t.Fatal(err)
 	}
-	switch n := rand.IntN(20); {
-	case n == 0:
+	switch w.r.IntN(20) {
+	case 0:
 		charge.Refund() // surely not written
 		return true
-	case n == 1:
+	case 1:
 		charge.Taint() // nobody knows; it was not written
 		return true
-	case n == 2:
+	case 2:
 		charge.Taint() // nobody knows; it was written
 	}
 	w.kafka = append(w.kafka, e)
@@ -195,7 +196,8 @@ func (w *world) state() budget.State {
 }
 
 // step does one random thing.
-func (w *world) step(r *rand.Rand) {
+func (w *world) step() {
+	r := w.r
 	g := w.gates[r.IntN(len(w.gates))]
 	switch n := r.IntN(100); {
 	case n < 60:
@@ -286,10 +288,10 @@ func TestBoundHoldsInAnyOrder(t *testing.T) {
 // oneOrder returns how far above the cap it got.
 func oneOrder(t *testing.T, pool *pgxpool.Pool, seed uint64) schema.NanoUSD {
 	r := rand.New(rand.NewPCG(seed, 1))
-	w := newWorld(t, pool, schema.NanoUSD(100+r.IntN(2000)), 1+r.IntN(4))
+	w := newWorld(t, r, pool, schema.NanoUSD(100+r.IntN(2000)), 1+r.IntN(4))
 	var most schema.NanoUSD
 	for range 150 {
-		w.step(r)
+		w.step()
 		most = max(most, w.admitted-w.highest)
 	}
 	// Rest: everything is given back and stored, the dead are buried.
@@ -314,7 +316,7 @@ func oneOrder(t *testing.T, pool *pgxpool.Pool, seed uint64) schema.NanoUSD {
 func TestAllOfACapCanBeSpent(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
-	w := newWorld(t, db.Pool, 10_000_000_000, 3)
+	w := newWorld(t, rand.New(rand.NewPCG(0, 0)), db.Pool, 10_000_000_000, 3)
 	const cost = 1_000_000
 	spent := schema.NanoUSD(0)
 	refusals := 0
@@ -346,7 +348,7 @@ func TestAllOfACapCanBeSpent(t *testing.T) {
 func TestResetReachesReplicas(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
-	w := newWorld(t, db.Pool, 1_000, 2)
+	w := newWorld(t, rand.New(rand.NewPCG(0, 0)), db.Pool, 1_000, 2)
 	win := (&budget.Budget{Period: budget.Total}).Window(w.now)
 	for w.admit(t, w.gates[0], 10) {
 	}
@@ -374,7 +376,7 @@ func (w *world) admit(t *testing.T, g *Gate, cost schema.NanoUSD) bool {
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
-	w := newWorld(t, db.Pool, 1_000_000_000_000, 1)
+	w := newWorld(t, rand.New(rand.NewPCG(0, 0)), db.Pool, 1_000_000_000_000, 1)
 	g := w.gates[0]
 	if !w.admit(t, g, 10) {
 		t.Fatal("nothing passes")
@@ -407,7 +409,7 @@ func TestDatabaseAway(t *testing.T) {
 func TestAccountCap(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
-	w := newWorld(t, db.Pool, 1_000_000, 1)
+	w := newWorld(t, rand.New(rand.NewPCG(0, 0)), db.Pool, 1_000_000, 1)
 	w.scope.Agent = ""
 	w.limit = 50
 	w.put()

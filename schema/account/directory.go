@@ -61,7 +61,7 @@ func NewDirectory(pool *pgxpool.Pool, log *slog.Logger, now func() time.Time) *D
 }
 
 // Run keeps the keys fresh until ctx ends.
-func (d *Directory) Run(ctx context.Context) error {
+func (d *Directory) Run(ctx context.Context) {
 	w := Watch{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return pgx.ConnectConfig(ctx, d.pool.Config().ConnConfig)
@@ -69,7 +69,7 @@ func (d *Directory) Run(ctx context.Context) error {
 		Load: d.load,
 		Log:  d.log,
 	}
-	return w.Run(ctx)
+	w.Run(ctx)
 }
 
 // Ready returns nil once the keys were loaded.

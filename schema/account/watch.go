@@ -32,8 +32,8 @@ type Watch struct {
 // at our end only is noticed.
 const loadTimeout = 10 * time.Second
 
-// Run blocks until ctx ends and returns nil.
-func (w Watch) Run(ctx context.Context) error {
+// Run blocks until ctx ends.
+func (w Watch) Run(ctx context.Context) {
 	if w.Interval == 0 {
 		w.Interval = 5 * time.Second
 	}
@@ -53,7 +53,6 @@ func (w Watch) Run(ctx context.Context) error {
 		}
 		wait = min(2*wait, w.Interval)
 	}
-	return nil
 }
 
 // session loads on one connection until something fails. loaded says whether

@@ -19,7 +19,7 @@ func scramVerifier(password string) (string, error) {
 		return "", ErrGrafanaPassword
 	}
 	salt := make([]byte, 16)
-	rand.Read(salt) //nolint:errcheck // It never fails.
+	rand.Read(salt)
 	salted, err := pbkdf2.Key(sha256.New, password, salt, scramIterations, sha256.Size)
 	if err != nil {
 		return "", fmt.Errorf("derive a key from the password: %w", err)

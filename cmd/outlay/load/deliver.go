@@ -89,7 +89,7 @@ func (s *sender) post(ctx context.Context, events []int) (answers []answer, stat
 	if err != nil {
 		return nil, 0, 0
 	}
-	defer resp.Body.Close() //nolint:errcheck // The body was read whole or is of no use.
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return nil, 0, 0

@@ -135,7 +135,7 @@ func (r *reader) call(ctx context.Context, method, path string, body []byte, ans
 	if err != nil {
 		return err
 	}
-	defer resp.Body.Close() //nolint:errcheck // The body was read whole or is of no use.
+	defer resp.Body.Close()
 	text, err := io.ReadAll(resp.Body)
 	if err != nil {
 		return err

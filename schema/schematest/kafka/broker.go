@@ -84,7 +84,7 @@ func (b *Broker) format(ctx context.Context, controllerPort int) error {
 	if err := os.WriteFile(b.settings(), []byte(text), 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "java", b.java("kafka.tools.StorageTool", "format", "-t", clusterID(), "-c", b.settings())...)
+	cmd := exec.CommandContext(ctx, "java", b.java("kafka.tools.StorageTool", "format", "--cluster-id="+clusterID(), "--config="+b.settings())...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("format its storage: %w: %s", err, out)
 	}
@@ -93,7 +93,7 @@ func (b *Broker) format(ctx context.Context, controllerPort int) error {
 
 func (b *Broker) settings() string { return filepath.Join(b.dir, "server.properties") }
 
-// clusterID is a random UUID in the form that Kafka writes them.
+// clusterID is a random UUID in the form that Kafka writes them, which may start with a dash.
 func clusterID() string {
 	var id [16]byte
 	rand.Read(id[:])

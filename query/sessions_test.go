@@ -1,0 +1,323 @@
+package query_test
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/url"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// shownSession is what tests look at of a session.
+type shownSession struct {
+	ID           string
+	Implicit     bool
+	Agents       []string
+	Events       int64
+	Errors       int64
+	InputTokens  int64       `json:"input_tokens"`
+	OutputTokens int64       `json:"output_tokens"`
+	CostUSD      json.Number `json:"cost_usd"`
+	StartedAt    time.Time   `json:"started_at"`
+	EndedAt      time.Time   `json:"ended_at"`
+	DurationMS   int64       `json:"duration_ms"`
+}
+
+type sessionPage struct {
+	Data       []shownSession
+	NextCursor *string `json:"next_cursor"`
+}
+
+func (p *person) sessions(query string) sessionPage {
+	p.t.Helper()
+	var page sessionPage
+	p.get("/v1/sessions"+query).decode(http.StatusOK, &page)
+	return page
+}
+
+func (p sessionPage) ids() []string {
+	ids := []string{}
+	for _, s := range p.Data {
+		ids = append(ids, s.ID)
+	}
+	return ids
+}
+
+type shownTimeline struct {
+	shownSession
+	Steps      []shownStep
+	NextCursor *string `json:"next_cursor"`
+}
+
+type shownStep struct {
+	EventID    string `json:"event_id"`
+	Index      int64
+	OffsetMS   int64           `json:"offset_ms"`
+	Cumulative json.Number     `json:"cumulative_cost_usd"`
+	Metadata   json.RawMessage `json:"metadata"`
+}
+
+// step returns an event of a session, some seconds after an hour ago.
+func (p *person) step(session string, seconds int, change func(*schema.Event)) schema.Event {
+	return p.newEvent(func(e *schema.Event) {
+		e.SessionID = session
+		e.Time = p.now.Add(-time.Hour + time.Duration(seconds)*time.Second)
+		if change != nil {
+			change(e)
+		}
+	})
+}
+
+// The list sums up each session; filters, orders and pages hold.
+func TestSessionsList(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		w.store(
+			w.alice.step("ses_a", 0, func(e *schema.Event) { e.Cost = 5 }),
+			w.alice.step("ses_a", 2, func(e *schema.Event) { e.Agent, e.Status, e.Cost = "helper", schema.StatusError, 1 }),
+			w.alice.step("ses_b", 1, func(e *schema.Event) { e.Cost, e.UserID = 100, "u-7" }),
+			w.alice.step("ses_c", -100, func(e *schema.Event) { e.Cost = 1 }),
+			w.alice.step("ses_c", 50, func(e *schema.Event) { e.Cost = 1 }),
+			w.alice.step("ses_c", 51, func(e *schema.Event) { e.Cost = 1 }),
+			w.alice.step("ses_implicit", 9, func(e *schema.Event) { e.SessionImplicit = true }),
+			w.bob.step("ses_a", 5, nil),
+		)
+		want := shownSession{
+			ID: "ses_a", Agents: []string{"helper", "support-bot"}, Events: 2, Errors: 1, InputTokens: 2400, OutputTokens: 700,
+			CostUSD: "0.000000006", StartedAt: w.now.Add(-time.Hour), EndedAt: w.now.Add(-time.Hour + 2*time.Second), DurationMS: 2000,
+		}
+		if diff := cmp.Diff([]shownSession{want}, w.alice.sessions("?agent=helper").Data); diff != "" {
+			t.Errorf("GET /v1/sessions?agent=helper (-want +got):\n%s", diff)
+		}
+		start := url.QueryEscape(w.now.Add(-time.Hour).Format(time.RFC3339))
+		for query, want := range map[string][]string{
+			"": {"ses_b", "ses_a", "ses_c"}, "order=asc": {"ses_c", "ses_a", "ses_b"},
+			"sort=cost_usd": {"ses_b", "ses_a", "ses_c"}, "sort=events": {"ses_c", "ses_a", "ses_b"},
+			"sort=ended_at": {"ses_c", "ses_a", "ses_b"}, "sort=duration_ms": {"ses_c", "ses_a", "ses_b"},
+			"include_implicit=true": {"ses_implicit", "ses_b", "ses_a", "ses_c"}, "user_id=u-7": {"ses_b"},
+			"q=ES_B": {"ses_b"}, "q=HELP": {"ses_a"}, "from=" + start: {"ses_b", "ses_a"}, "to=" + start: {"ses_c"}, "agent=nobody": {},
+		} {
+			if diff := cmp.Diff(want, w.alice.sessions("?"+query).ids()); diff != "" {
+				t.Errorf("GET /v1/sessions?%s (-want +got):\n%s", query, diff)
+			}
+			paged := []string{}
+			for next := ""; ; {
+				page := w.alice.sessions("?limit=1&" + query + next)
+				paged = append(paged, page.ids()...)
+				if page.NextCursor == nil {
+					break
+				}
+				next = "&cursor=" + *page.NextCursor
+			}
+			if diff := cmp.Diff(want, paged); diff != "" {
+				t.Errorf("GET /v1/sessions?%s by pages of one (-want +got):\n%s", query, diff)
+			}
+		}
+	})
+}
+
+// A timeline is in the order of time, then of acceptance; its pages count on from
+// one another, whatever arrives meanwhile.
+func TestSessionTimeline(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		var want []string
+		var events []schema.Event
+		for i := range 25 {
+			// Five of each time: among them the order is that of acceptance.
+			e := w.alice.step("ses_x y/z", i/5, func(e *schema.Event) { e.Cost = 1_000_000 })
+			events = append(events, e)
+			want = append(want, e.ID.Text(schema.EventPrefix))
+		}
+		w.store(events...)
+		w.store(w.bob.step("ses_x y/z", 1, nil))
+
+		var got []string
+		query := "?limit=4"
+		for page := 0; ; page++ {
+			var timeline shownTimeline
+			w.alice.get("/v1/sessions/x%20y%2Fz"+query).decode(http.StatusOK, &timeline)
+			for _, step := range timeline.Steps {
+				got = append(got, step.EventID)
+				index := int64(len(got))
+				shown := shownStep{step.EventID, step.Index, step.OffsetMS, step.Cumulative, step.Metadata}
+				expected := shownStep{
+					step.EventID, index, (index - 1) / 5 * 1000, json.Number(schema.NanoUSD(index * 1_000_000).String()), json.RawMessage("null"),
+				}
+				if diff := cmp.Diff(expected, shown); diff != "" {
+					t.Fatalf("step %d (-want +got):\n%s", index, diff)
+				}
+			}
+			if timeline.NextCursor == nil {
+				break
+			}
+			query = "?limit=4&cursor=" + *timeline.NextCursor
+			// A step after the end changes the session and nothing before it.
+			late := w.alice.step("ses_x y/z", 100+page, func(e *schema.Event) { e.Cost = 1_000_000 })
+			if page == 0 {
+				w.store(late)
+				want = append(want, late.ID.Text(schema.EventPrefix))
+			}
+			if page == 5 {
+				break
+			}
+		}
+		if diff := cmp.Diff(want[:len(got)], got); diff != "" {
+			t.Errorf("steps (-want +got):\n%s", diff)
+		}
+		var whole shownTimeline
+		w.alice.get("/v1/sessions/ses_x%20y%2Fz").decode(http.StatusOK, &whole)
+		if whole.Events != 26 || len(whole.Steps) != 26 || whole.CostUSD != "0.026" || whole.Steps[25].Cumulative != "0.026" {
+			t.Errorf("the whole session has %d events, %d steps, costs %s", whole.Events, len(whole.Steps), whole.CostUSD)
+		}
+		for _, id := range []string{"ses_nothing", "%00", strings.Repeat("x", 300), "ses_"} {
+			w.alice.get("/v1/sessions/" + id).refused(http.StatusNotFound)
+			w.alice.get("/v1/sessions/" + id + "/share").refused(http.StatusNotFound)
+		}
+	})
+}
+
+type shownShare struct {
+	URL, Token      string
+	CreatedAt       time.Time  `json:"created_at"`
+	ExpiresAt       *time.Time `json:"expires_at"`
+	IncludeMetadata bool       `json:"include_metadata"`
+	Views           int64
+}
+
+func (p *person) share(session, query string) (s shownShare) {
+	p.t.Helper()
+	p.get("/v1/sessions/"+session+"/share"+query).decode(http.StatusOK, &s)
+	return s
+}
+
+// A link is made once, shows the session to anybody without what is private, counts
+// its views, and ends when it expires or is revoked.
+func TestShareLink(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		private := func(e *schema.Event) {
+			e.Metadata, e.UserID, e.Tags, e.IdempotencyKey = []byte(`{"secret":1}`), "secret-user", []string{"secret-tag"}, "secret-key"
+		}
+		w.store(w.alice.step("ses_a", 0, private), w.alice.step("ses_a", 1, private), w.bob.step("ses_a", 1, nil))
+
+		first := w.alice.share("a", "")
+		if len(first.Token) != 32 || first.URL != w.url+"/share/"+first.Token || first.Views != 0 || first.IncludeMetadata {
+			t.Errorf("share = %+v", first)
+		}
+		if lasts := first.ExpiresAt.Sub(first.CreatedAt); lasts != 30*24*time.Hour {
+			t.Errorf("the link lasts %v, want 30 days", lasts)
+		}
+		// The same link again, whatever is asked for by then.
+		again := w.alice.share("ses_a", "?expires_in=60&include_metadata=true")
+		if diff := cmp.Diff(first, again); diff != "" {
+			t.Errorf("the link of the second time (-first +second):\n%s", diff)
+		}
+		if other := w.bob.share("ses_a", ""); other.Token == first.Token {
+			t.Error("two accounts have one link")
+		}
+
+		answer := w.send("", http.MethodGet, "/v1/share/"+first.Token, "")
+		var shared shownTimeline
+		answer.decode(http.StatusOK, &shared)
+		if len(shared.Steps) != 2 || shared.CostUSD != "0.013" || strings.Contains(string(answer.body), "secret") {
+			t.Errorf("shared session: %s", answer.body)
+		}
+		for name, want := range map[string]string{"X-Robots-Tag": "noindex, nofollow", "Cache-Control": "private, no-store", "Referrer-Policy": "no-referrer"} {
+			if got := answer.header.Get(name); got != want {
+				t.Errorf("%s = %q, want %q", name, got, want)
+			}
+		}
+		if views := w.alice.share("a", "").Views; views != 1 {
+			t.Errorf("views = %d, want 1", views)
+		}
+
+		w.send(w.alice.token, http.MethodDelete, "/v1/sessions/a/share", "").want(http.StatusNoContent)
+		w.send("", http.MethodGet, "/v1/share/"+first.Token, "").refused(http.StatusNotFound)
+		w.send(w.alice.token, http.MethodDelete, "/v1/sessions/a/share", "").refused(http.StatusNotFound)
+		w.send(w.bob.token, http.MethodDelete, "/v1/sessions/nothing/share", "").refused(http.StatusNotFound)
+
+		second := w.alice.share("a", "?include_metadata=true&expires_in=0")
+		if second.Token == first.Token || second.ExpiresAt != nil || !second.IncludeMetadata {
+			t.Errorf("after revoking: %+v", second)
+		}
+		w.send("", http.MethodGet, "/v1/share/"+second.Token, "").decode(http.StatusOK, &shared)
+		if string(shared.Steps[0].Metadata) != `{"secret":1}` {
+			t.Errorf("metadata that was included = %s", shared.Steps[0].Metadata)
+		}
+
+		w.exec(`UPDATE session_shares SET created_at = now() - interval '2 s', expires_at = now() - interval '1 s' WHERE revoked_at IS NULL AND account_id = $1`, w.alice.account)
+		w.send("", http.MethodGet, "/v1/share/"+second.Token, "").refused(http.StatusNotFound)
+		if third := w.alice.share("a", ""); third.Token == second.Token {
+			t.Error("an expired link came back")
+		}
+		for _, token := range []string{"x", strings.Repeat("A", 32), strings.Repeat("!", 32), w.alice.token} {
+			w.send("", http.MethodGet, "/v1/share/"+token, "").refused(http.StatusNotFound)
+		}
+		var hashes int
+		if err := pool.QueryRow(t.Context(), `SELECT count(*) FROM session_shares s WHERE s::text LIKE '%' || $1 || '%'`, first.Token).Scan(&hashes); err != nil || hashes != 0 {
+			t.Errorf("%d rows hold a token (%v)", hashes, err)
+		}
+		for _, query := range []string{"expires_in=-1", "expires_in=x", "expires_in=999999999999", "include_metadata=1", "x=1"} {
+			w.alice.get("/v1/sessions/a/share?" + query).refused(http.StatusUnprocessableEntity)
+		}
+	})
+}
+
+// Two who ask for a link at the same time get the same one.
+func TestShareLinkIsMadeOnce(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	w.store(w.alice.step("ses_a", 0, nil))
+	tokens := make(chan string, 8)
+	for range cap(tokens) {
+		go func() {
+			request, _ := http.NewRequestWithContext(t.Context(), http.MethodGet, w.url+"/v1/sessions/a/share", nil)
+			request.Header.Set("Authorization", "Bearer "+w.alice.token)
+			response, err := http.DefaultClient.Do(request)
+			if err != nil {
+				tokens <- err.Error()
+				return
+			}
+			defer response.Body.Close()
+			var share shownShare
+			_ = json.NewDecoder(response.Body).Decode(&share)
+			tokens <- fmt.Sprint(response.StatusCode, share.Token)
+		}()
+	}
+	first := <-tokens
+	for range cap(tokens) - 1 {
+		if next := <-tokens; next != first || !strings.HasPrefix(next, "200") {
+			t.Errorf("one got %s, another %s", first, next)
+		}
+	}
+}
+
+// One address opens so many links a minute and no more.
+func TestShareLinksAreRateLimited(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	limited := 0
+	for i := range 200 {
+		answer := w.send("", http.MethodGet, fmt.Sprintf("/v1/share/%032d", i), "")
+		if answer.status == http.StatusTooManyRequests {
+			limited++
+			continue
+		}
+		answer.refused(http.StatusNotFound)
+	}
+	// A minute may end in between.
+	if limited == 0 {
+		t.Error("200 links were tried from one address")
+	}
+}
