@@ -10,6 +10,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -221,4 +222,23 @@ func TestUpLosesNothingWhenKilled(t *testing.T) {
 		u.restart(t)
 	}
 	<-done
+}
+
+// send sends one event and reads the answer; it returns the status, 0 for none.
+func send(ctx context.Context, base, key, body string, answer any) int {
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, base+"/v1/track", strings.NewReader(body))
+	if err != nil {
+		return 0
+	}
+	req.Header.Set("Authorization", "Bearer "+key)
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return 0
+	}
+	defer resp.Body.Close()
+	if json.NewDecoder(resp.Body).Decode(answer) != nil {
+		return 0
+	}
+	return resp.StatusCode
 }
