@@ -47,12 +47,6 @@ func readCompose(t *testing.T) composeFile {
 	return c
 }
 
-// settings are the environment variables of the program that the image and docker-compose.yml may use. Each is also there as …_FILE.
-var settings = []string{
-	"OUTLAY_DATABASE_URL", "OUTLAY_GRAFANA_PASSWORD", "OUTLAY_JWT_KEY", "OUTLAY_KAFKA_BROKERS", "OUTLAY_LISTEN", "OUTLAY_LOG_FORMAT",
-	"OUTLAY_OPS_LISTEN",
-}
-
 var pinned = regexp.MustCompile(`^[a-z0-9./-]+:v?\d+\.\d+\.\d+(-[a-z0-9.]+)?$`)
 
 // Every image is one release and not whatever a moving tag points at today.
@@ -182,27 +176,6 @@ func TestSecretsAreFilesThatTheScriptMakes(t *testing.T) {
 			if !isSecretFile && regexp.MustCompile(`PASSWORD|SECRET|TOKEN|KEY`).MatchString(key) {
 				t.Errorf("%s: %s holds a secret itself", name, key)
 			}
-		}
-	}
-}
-
-// The program is only given settings that it has.
-func TestSettingsExist(t *testing.T) {
-	t.Parallel()
-	known := map[string]bool{}
-	for _, s := range settings {
-		known[s], known[s+"_FILE"] = true, true
-	}
-	for name, s := range readCompose(t).Services {
-		for key := range s.Environment {
-			if strings.HasPrefix(key, "OUTLAY_") && !known[key] {
-				t.Errorf("%s: %s is no setting", name, key)
-			}
-		}
-	}
-	for _, key := range regexp.MustCompile(`\bOUTLAY_[A-Z_]+`).FindAllString(readText(t, "deploy/Dockerfile"), -1) {
-		if !known[key] {
-			t.Errorf("Dockerfile: %s is no setting", key)
 		}
 	}
 }

@@ -84,7 +84,8 @@ type queryCommand struct {
 	listenFlags
 	stopFlags
 	databaseFlags
-	JWTKeyFile string `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
+	JWTKeyFile     string   `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
+	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed, to slow down failed sign-ins by address. None by default."`
 }
 
 // Run runs the query tier.
@@ -95,7 +96,7 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	defer pool.Close()
 	registry := newRegistry()
-	t, err := newQuery(c.JWTKeyFile, pool, registry, log)
+	t, err := newQuery(queryConfig{c.JWTKeyFile, c.TrustedProxies}, pool, registry, log)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,8 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
+	// Budgets and analytics know every time zone, also where the machine has none.
+	_ "time/tzdata"
 
 	"github.com/alecthomas/kong"
 )
@@ -26,6 +28,8 @@ type cli struct {
 	Check     checkCommand     `cmd:"" help:"Say whether brokers, database, jobs and lag are in order."`
 	Health    healthCommand    `cmd:"" help:"Ask a process whether it is ready; for container health checks."`
 
+	Version kong.VersionFlag `env:"-" help:"Print the version and end."`
+
 	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: debug, info, warn or error."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Form of the log: text or json."`
 }
@@ -36,13 +40,20 @@ stops an agent at its budget cap, and shows where the money went.
 Every flag is also an environment variable: --database-url is OUTLAY_DATABASE_URL.
 OUTLAY_DATABASE_URL_FILE names a file that holds the value, for secrets.`
 
-func main() {
-	var c cli
-	parser := kong.Must(&c,
-		kong.Name("outlay"), kong.Description(description),
+// version is set by the build of a release.
+var version = "devel"
+
+func newParser(c *cli) *kong.Kong {
+	return kong.Must(c,
+		kong.Name("outlay"), kong.Description(description), kong.Vars{"version": version},
 		kong.DefaultEnvars("OUTLAY"), kong.Resolvers(kong.ResolverFunc(fromFile)),
 		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
+}
+
+func main() {
+	var c cli
+	parser := newParser(&c)
 	parsed, err := parser.Parse(os.Args[1:])
 	parser.FatalIfErrorf(err)
 	os.Exit(run(&c, parsed))

@@ -90,12 +90,18 @@ func newProcessor(cfg processor.Config, pool *pgxpool.Pool, kafka []kgo.Opt, top
 	return &tier{name: "processor", ready: p.Ready, run: p.Run}, nil
 }
 
-func newQuery(keyFile string, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
-	keys, err := auth.LoadKeys(keyFile)
+// queryConfig is what the query tier is told besides its database.
+type queryConfig struct {
+	keyFile        string
+	trustedProxies []string
+}
+
+func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+	keys, err := auth.LoadKeys(cfg.keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--jwt-key-file: %w", err)
 	}
-	server, err := query.New(query.Config{Pool: pool, Keys: keys, Metrics: r, Log: log, Now: time.Now})
+	server, err := query.New(query.Config{Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, Metrics: r, Log: log, Now: time.Now})
 	if err != nil {
 		return nil, err
 	}

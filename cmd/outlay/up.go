@@ -125,7 +125,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	queryTier, err := newQuery(keyFile, pool, p.registry, p.log)
+	queryTier, err := newQuery(queryConfig{keyFile: keyFile}, pool, p.registry, p.log)
 	if err != nil {
 		return err
 	}
