@@ -66,11 +66,15 @@ func (a *assignment) positions() map[int32]int64 {
 	return maps.Clone(a.next)
 }
 
-// stop marks a partition with a hole.
-func (a *assignment) stop(partition int32) {
+// stop marks a partition with a hole. It returns false if it is marked already.
+func (a *assignment) stop(partition int32) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()
+	if a.holes[partition] {
+		return false
+	}
 	a.holes[partition] = true
+	return true
 }
 
 func (a *assignment) stopped() int {

@@ -18,6 +18,7 @@ type metrics struct {
 	saveErrors   *prometheus.CounterVec
 	fenced       prometheus.Counter
 	rewinds      prometheus.Counter
+	fetchErrors  prometheus.Counter
 	lag          *prometheus.GaugeVec
 	holes        prometheus.Gauge
 	lateBuckets  prometheus.Gauge
@@ -30,11 +31,12 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
 	}
 	m := &metrics{
-		records:    counter("outlay_processor_records_total", "Records read from Kafka, those read again included."),
-		stored:     counter("outlay_processor_events_stored_total", "Events stored in the database."),
-		duplicates: counter("outlay_processor_duplicates_total", "Events not stored because their idempotency key was stored already."),
-		fenced:     counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
-		rewinds:    counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
+		records:     counter("outlay_processor_records_total", "Records read from Kafka, those read again included."),
+		stored:      counter("outlay_processor_events_stored_total", "Events stored in the database."),
+		duplicates:  counter("outlay_processor_duplicates_total", "Events not stored because their idempotency key was stored already."),
+		fenced:      counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
+		rewinds:     counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
+		fetchErrors: counter("outlay_processor_fetch_errors_total", "Errors of single partitions when reading from Kafka."),
 		deadLetters: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_processor_dead_letters_total",
 			Help: "Records put aside because they cannot be stored, by reason.",

@@ -108,7 +108,7 @@ func (p *Processor) member(ctx context.Context) error {
 		if ctx.Err() != nil || fetches.IsClientClosed() {
 			return nil
 		}
-		p.noteErrors(ctx, fetches)
+		p.noteErrors(ctx, client, fetches)
 		b := decode(fetches)
 		if len(b) == 0 {
 			continue
@@ -162,11 +162,15 @@ func (p *Processor) start(ctx context.Context, offsets map[string]map[int32]kgo.
 }
 
 // noteErrors reports what went wrong with single partitions. What passes by
-// itself is left to franz-go; a hole needs a person.
-func (p *Processor) noteErrors(ctx context.Context, fetches kgo.Fetches) {
+// itself is left to franz-go; a hole needs a person, and is not asked for again.
+func (p *Processor) noteErrors(ctx context.Context, client *kgo.Client, fetches kgo.Fetches) {
 	fetches.EachError(func(topic string, partition int32, err error) {
+		p.metrics.fetchErrors.Inc()
 		if errors.Is(err, kerr.OffsetOutOfRange) {
-			p.owned.stop(partition)
+			client.PauseFetchPartitions(map[string][]int32{topic: {partition}})
+			if !p.owned.stop(partition) {
+				return
+			}
 			p.metrics.holes.Set(float64(p.owned.stopped()))
 			p.log.ErrorContext(ctx, "kafka has deleted events that were not stored; the partition stands still. "+
 				"The README says how to go on", "topic", topic, "partition", partition)

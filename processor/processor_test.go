@@ -358,6 +358,12 @@ func TestRunStopsAtAHole(t *testing.T) {
 		}
 		time.Sleep(10 * time.Millisecond)
 	}
+	// It is asked for once, not in a loop.
+	errors := testutil.ToFloat64(p.metrics.fetchErrors)
+	time.Sleep(time.Second)
+	if more := testutil.ToFloat64(p.metrics.fetchErrors) - errors; more > 3 {
+		t.Errorf("%v more errors in a second", more)
+	}
 	if n := testutil.ToFloat64(p.metrics.holes); n != 1 {
 		t.Errorf("holes gauge = %v, want 1", n)
 	}
