@@ -133,11 +133,10 @@ func TestZombieProcessor(t *testing.T) {
 		t.Errorf("the successor was held up for %v", longest)
 	}
 	<-done
-	var stored, positions int64
-	err = conn.QueryRow(t.Context(), `SELECT (SELECT count(DISTINCT (kafka_partition, kafka_offset)) FROM events), (SELECT sum(next_offset)::bigint FROM kafka_offsets)`).
-		Scan(&stored, &positions)
-	if err != nil || stored != positions {
-		t.Errorf("%d records stored of %d read, %v", stored, positions, err)
+	var stored, distinct int64
+	err = conn.QueryRow(t.Context(), `SELECT count(*), count(DISTINCT (kafka_partition, kafka_offset)) FROM events`).Scan(&stored, &distinct)
+	if err != nil || stored != distinct {
+		t.Errorf("%d rows of %d records, %v", stored, distinct, err)
 	}
 }
 
