@@ -38,8 +38,11 @@ func (s *Server) authenticate(r *http.Request) (account.Credential, error) {
 
 // bearer returns the credential of the Authorization header.
 func bearer(r *http.Request) (string, error) {
-	value := r.Header.Get("Authorization")
-	scheme, secret, found := strings.Cut(value, " ")
+	values := r.Header["Authorization"]
+	if len(values) > 1 {
+		return "", problem.New(problem.Unauthorized, "Send one Authorization header; there are several.")
+	}
+	scheme, secret, found := strings.Cut(strings.Join(values, ""), " ")
 	if !found || !strings.EqualFold(scheme, "Bearer") {
 		return "", problem.New(problem.Unauthorized,
 			"Send the API key in the header Authorization: Bearer "+account.KeyPrefix+"…")

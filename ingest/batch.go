@@ -33,6 +33,9 @@ func (s *Server) batch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
+	if err := s.limit(c, credential); err != nil {
+		return err
+	}
 	split, err := splitterOf(c.Request)
 	if err != nil {
 		return err
@@ -44,6 +47,9 @@ func (s *Server) batch(c *gin.Context) error {
 	defer releaseBody(body)
 	texts, err := split(body)
 	if err != nil {
+		return err
+	}
+	if err := s.limitRest(c, credential, len(texts)); err != nil {
 		return err
 	}
 	outcomes := make([]outcome, len(texts))
@@ -125,12 +131,18 @@ func splitterOf(r *http.Request) (splitter, error) {
 	return splitArray, checkJSON(r)
 }
 
+// jsonSpace is what may stand around a JSON value.
+const jsonSpace = " \t\r\n"
+
 // splitLines takes each line that is not blank for an event.
 func splitLines(body *bytes.Buffer) ([][]byte, error) {
 	var texts [][]byte
 	for line := range bytes.Lines(body.Bytes()) {
-		if line = bytes.TrimSpace(line); len(line) > 0 {
+		if line = bytes.Trim(line, jsonSpace); len(line) > 0 {
 			texts = append(texts, line)
+		}
+		if len(texts) > maxBatchEvents {
+			break
 		}
 	}
 	return texts, checkBatchLength(len(texts))

@@ -22,7 +22,6 @@ import (
 	"github.com/outlayhq/outlay/deploy/child"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
-	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -70,7 +69,8 @@ func serveIngest() error {
 	s := New(DefaultConfig(), Deps{
 		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise}},
 		Caps:   noCaps{},
-		Prices: price.Default, Kafka: client, Topic: wire.EventsTopic,
+		Limits: noLimits{},
+		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	return serveHTTP(s.Handler())

@@ -23,7 +23,7 @@ const maxPooledBuffer = 64 << 10
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffer, error) {
 	// The compressed body may not be larger than the limit either.
 	var src io.Reader = http.MaxBytesReader(w, r.Body, limit)
-	switch encoding := r.Header.Get("Content-Encoding"); encoding {
+	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
 	case "gzip":
 		zr, err := gzip.NewReader(src)

@@ -17,6 +17,10 @@ type Config struct {
 	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
 	// stays bounded while Kafka is away. More are answered 500 at once.
 	MaxBufferedBytes int64 `name:"max-buffered-bytes" default:"67108864" help:"Most bytes of events that may wait for Kafka at once."`
+	// RecentKeys is how many idempotency keys are remembered, for a day at most,
+	// to answer a retry without writing it again; 0 remembers none. A retry that
+	// is not remembered is recorded once all the same.
+	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 72 bytes."`
 }
 
 // GCPercent is the garbage collector's setting for an ingest process: it lets the
@@ -26,7 +30,7 @@ const GCPercent = 400
 
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
-	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20}
+	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}
 }
 
 // Validate returns an error that names the flag to mend.
@@ -40,6 +44,8 @@ func (c Config) Validate() error {
 		return errors.New("--produce-timeout must be at least 100ms")
 	case c.MaxBufferedBytes < c.MaxBatchBytes:
 		return errors.New("--max-buffered-bytes must be at least --max-batch-bytes")
+	case c.RecentKeys < 0:
+		return errors.New("--recent-keys must not be negative")
 	}
 	return nil
 }

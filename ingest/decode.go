@@ -146,6 +146,8 @@ func (d *decoder) field(name string) error {
 		return d.tags()
 	case "metadata":
 		return d.metadata()
+	case "usage":
+		return d.usage()
 	}
 	if count := r.countField(name); count != nil {
 		return d.count(name, count)

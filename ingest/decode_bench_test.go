@@ -9,7 +9,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -17,7 +16,7 @@ import (
 // validating, pricing, encoding.
 func BenchmarkPrepare(b *testing.B) {
 	bodies := trackBodies()
-	s := &Server{cfg: DefaultConfig(), prices: price.Default, now: time.Now, log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
+	s := &Server{cfg: DefaultConfig(), prices: defaultPrices, now: time.Now, log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
 	owner := schema.NewID(time.Now())
 	var buf []byte
 	b.ReportAllocs()

@@ -72,7 +72,7 @@ func (r *request) event(account schema.ID, now time.Time) *schema.Event {
 // key and the body, so that a retry is answered alike.
 func (r *request) identify(e *schema.Event, now time.Time) {
 	if e.IdempotencyKey != "" {
-		e.ID = schema.KeyedEventID(e.AccountID, e.IdempotencyKey)
+		e.ID = r.keyedID(e.AccountID)
 	} else {
 		e.ID = schema.NewID(now)
 	}
@@ -84,10 +84,26 @@ func (r *request) identify(e *schema.Event, now time.Time) {
 	e.SessionImplicit = true
 }
 
+// keyedID is the id that belongs to the idempotency key. It is worked out once.
+func (r *request) keyedID(account schema.ID) schema.ID {
+	if r.id.IsZero() {
+		r.id = schema.KeyedEventID(account, r.idempotencyKey.value)
+	}
+	return r.id
+}
+
 // price sets provider, cost and where they come from. The provider is the
 // client's own in its usual spelling, or the one that the model belongs to.
 func (s *Server) price(e *schema.Event, r *request) error {
-	q, err := s.prices().Quote(e.Provider, e.Model, e.Time, r.usage(e))
+	book := s.prices(e.AccountID)
+	if book == nil {
+		return &problem.Problem{
+			Code:       problem.Internal,
+			Detail:     "The prices are not loaded yet. Send the event again in a moment.",
+			RetryAfter: time.Second,
+		}
+	}
+	q, err := book.Quote(e.Provider, e.Model, e.Time, r.usage(e))
 	if q.Provider != "" {
 		e.Provider = q.Provider
 	}
@@ -109,6 +125,17 @@ func (s *Server) price(e *schema.Event, r *request) error {
 		e.Breakdown = price.AppendBreakdown(nil, q)
 	}
 	return nil
+}
+
+// again makes the event of a retry as it was answered before.
+func (s *Server) again(r *request, account schema.ID, m remembered) *schema.Event {
+	e := r.event(account, s.now().UTC().Truncate(time.Microsecond))
+	// Without usage there is no cost, and no error: it is asked for the provider.
+	if q, _ := s.prices(account).Quote(e.Provider, e.Model, e.Time, price.Usage{}); q.Provider != "" {
+		e.Provider = q.Provider
+	}
+	e.Cost, e.Source, e.PriceID = m.cost, m.source, m.priceID
+	return e
 }
 
 func (r *request) usage(e *schema.Event) price.Usage {

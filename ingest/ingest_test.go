@@ -18,6 +18,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/budget"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
 	"github.com/outlayhq/outlay/schema/wire"
@@ -40,6 +41,12 @@ type noCaps struct{}
 
 func (noCaps) Admit(context.Context, *schema.Event) (*lease.Charge, error) { return nil, nil }
 func (noCaps) Ready() bool                                                 { return true }
+func (noCaps) Standing(context.Context, budget.Scope) (lease.Standing, bool, error) {
+	return lease.Standing{}, false, nil
+}
+
+// defaultPrices are the built-in prices, for every account.
+func defaultPrices(schema.ID) *price.Book { return price.Default() }
 
 // fixture is an ingest server with a broker and one API key.
 type fixture struct {
@@ -73,7 +80,8 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	f.ingest = New(cfg, Deps{
 		Keys:   testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
 		Caps:   noCaps{},
-		Prices: price.Default, Kafka: client, Topic: wire.EventsTopic,
+		Limits: noLimits{},
+		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	f.server = httptest.NewServer(f.ingest.Handler())
@@ -95,8 +103,21 @@ func (f *fixture) post(t testing.TB, path, body string, headers ...string) answe
 	}, headers...)...)
 }
 
-// do sends a request with headers given as pairs; an empty value takes one away.
+// do sends a request that is answered in JSON.
 func (f *fixture) do(t testing.TB, method, path string, body []byte, headers ...string) answer {
+	t.Helper()
+	status, header, text := f.send(t, method, path, body, headers...)
+	r := answer{status: status, header: header}
+	d := json.NewDecoder(bytes.NewReader(text))
+	d.UseNumber()
+	if err := d.Decode(&r.body); err != nil {
+		t.Fatalf("the answer %q is not JSON: %v", text, err)
+	}
+	return r
+}
+
+// send sends a request with headers given as pairs; an empty value takes one away.
+func (f *fixture) send(t testing.TB, method, path string, body []byte, headers ...string) (status int, header http.Header, text []byte) {
 	t.Helper()
 	req, err := http.NewRequestWithContext(t.Context(), method, f.server.URL+path, bytes.NewReader(body))
 	if err != nil {
@@ -114,17 +135,10 @@ func (f *fixture) do(t testing.TB, method, path string, body []byte, headers ...
 		t.Fatal(err)
 	}
 	defer resp.Body.Close()
-	text, err := io.ReadAll(resp.Body)
-	if err != nil {
+	if text, err = io.ReadAll(resp.Body); err != nil {
 		t.Fatal(err)
 	}
-	r := answer{status: resp.StatusCode, header: resp.Header}
-	d := json.NewDecoder(bytes.NewReader(text))
-	d.UseNumber()
-	if err := d.Decode(&r.body); err != nil {
-		t.Fatalf("the answer %q is not JSON: %v", text, err)
-	}
-	return r
+	return resp.StatusCode, resp.Header, text
 }
 
 // events returns the n events that the topic holds.

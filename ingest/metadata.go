@@ -30,7 +30,9 @@ func (d *decoder) metadata() error {
 		if err != nil {
 			return err
 		}
-		walk.visit(token, d.json.StackDepth()-depth+1)
+		if walk.fault == "" {
+			walk.visit(token, d.json.StackDepth()-depth+1)
+		}
 	}
 	text := d.body[start:d.json.InputOffset()]
 	if len(text) > schema.MaxMetadataBytes {

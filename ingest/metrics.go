@@ -18,15 +18,18 @@ type metrics struct {
 	accepted        prometheus.Counter
 	acceptedBy      *prometheus.CounterVec
 	calculated      prometheus.Counter // of acceptedBy, looked up once
+	duplicates      prometheus.Counter
 	refused         *prometheus.CounterVec
 	produceDuration prometheus.Histogram
 	produceErrors   *prometheus.CounterVec
+	spans           spanMetrics
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	m := &metrics{
 		factory: f,
+		spans:   newSpanMetrics(f),
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_ingest_requests_total",
 			Help: "Requests answered, by route and HTTP status.",
@@ -39,6 +42,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "outlay_ingest_events_accepted_by_source_total",
 			Help: "Accepted events by where their cost comes from.",
 		}, []string{"cost_source"}),
+		duplicates: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_ingest_events_duplicate_total",
+			Help: "Events that were answered 200 from memory because their idempotency key is recorded already; they are not among the accepted.",
+		}),
 		refused: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_ingest_events_refused_total",
 			Help: "Events that were not recorded, or not surely, by error code.",
@@ -85,6 +92,13 @@ func (m *metrics) keys(directory Keys) {
 		Name: "outlay_ingest_key_cache_entries",
 		Help: "API keys held in memory.",
 	}, func() float64 { return float64(directory.Size()) })
+}
+
+func (m *metrics) recent(known *recent) {
+	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outlay_ingest_recent_keys",
+		Help: "Idempotency keys held in memory.",
+	}, func() float64 { return float64(known.entries()) })
 }
 
 // routeMetrics counts the requests of one route. The counter of the common answer

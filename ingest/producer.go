@@ -50,11 +50,12 @@ type Producer struct {
 	timeout  time.Duration
 	maxBytes int64
 	buffered atomic.Int64
+	recent   *recent
 	metrics  *metrics
 }
 
-func newProducer(client *kgo.Client, cfg Config, m *metrics) *Producer {
-	p := &Producer{client: client, timeout: cfg.ProduceTimeout, maxBytes: cfg.MaxBufferedBytes, metrics: m}
+func newProducer(client *kgo.Client, cfg Config, known *recent, m *metrics) *Producer {
+	p := &Producer{client: client, timeout: cfg.ProduceTimeout, maxBytes: cfg.MaxBufferedBytes, recent: known, metrics: m}
 	m.bufferedBytes(func() float64 { return float64(p.buffered.Load()) })
 	return p
 }
@@ -102,8 +103,11 @@ func (p *Producer) Produce(admissions ...admission) []error {
 	w := waiters.Get().(*waiter)
 	answers := w.room(len(admissions))
 	waiting := 0
-	for i, e := range admissions {
-		if errs[i] = p.send(e, i, answers); errs[i] == nil {
+	for i, a := range admissions {
+		if a.duplicate {
+			continue
+		}
+		if errs[i] = p.send(a, i, answers); errs[i] == nil {
 			errs[i] = ErrTimeout
 			waiting++
 		}
@@ -127,7 +131,8 @@ func (p *Producer) Produce(admissions ...admission) []error {
 }
 
 // send hands one event to the Kafka client. What its caps were charged with goes
-// back if it was surely not recorded, also when nobody waits any more.
+// back if it was surely not recorded, and its key is remembered once it is, also
+// when nobody waits any more.
 func (p *Producer) send(a admission, index int, answers chan<- acknowledgement) error {
 	record, size, err := p.record(a.event)
 	if err != nil {
@@ -137,9 +142,11 @@ func (p *Producer) send(a admission, index int, answers chan<- acknowledgement) 
 	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
 		p.buffered.Add(-size)
 		switch {
+		case err == nil:
+			p.recent.remember(a)
 		case errors.Is(err, kgo.ErrMaxBuffered):
 			a.charge.Refund()
-		case err != nil:
+		default:
 			a.charge.Taint()
 		}
 		answers <- acknowledgement{index, err}

@@ -21,11 +21,13 @@ type request struct {
 	reasoning, latency               optionalCount
 	cost                             schema.NanoUSD
 	costGiven                        bool
+	reported                         *reportedUsage // of usage, nil without one
 	tags                             []string
 	metadata                         []byte
 
 	parentID schema.ID // of parent, set by finish
 	time     time.Time // of timestamp, set by finish; zero without one
+	id       schema.ID // of idempotencyKey, set by keyedID
 }
 
 type optionalText struct {
@@ -93,6 +95,8 @@ func knownField(name []byte) string {
 		return "tags"
 	case "idempotency_key":
 		return "idempotency_key"
+	case "usage":
+		return "usage"
 	}
 	return ""
 }
@@ -145,6 +149,7 @@ func (r *request) finish(faults *schema.Faults) {
 	faults.CheckTags("tags", r.tags)
 	sameCount("input_tokens", &r.input, r.prompt, faults)
 	sameCount("output_tokens", &r.output, r.completion, faults)
+	r.takeUsage(faults)
 }
 
 func (r *request) name(field string, t *optionalText, faults *schema.Faults) {

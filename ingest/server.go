@@ -16,6 +16,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/budget"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -34,16 +35,20 @@ type Caps interface {
 	// Admit charges the caps and notes it in the event. The charge is nil for an
 	// event without a cap.
 	Admit(ctx context.Context, e *schema.Event) (*lease.Charge, error)
+	// Standing says where a cap stands; ok is false without one.
+	Standing(ctx context.Context, scope budget.Scope) (s lease.Standing, ok bool, err error)
 	Ready() bool
 }
 
 // Deps are what a Server works with; the caller owns and closes them after the
 // HTTP server was shut down.
 type Deps struct {
-	Keys Keys
-	Caps Caps
-	// Prices returns the price book in force.
-	Prices func() *price.Book
+	Keys   Keys
+	Caps   Caps
+	Limits Limits
+	// Prices returns the price book that an account is charged by, or nil while
+	// it is not known yet.
+	Prices func(account schema.ID) *price.Book
 	// Kafka was made with ProducerOptions for Topic.
 	Kafka   *kgo.Client
 	Topic   string
@@ -57,10 +62,12 @@ type Server struct {
 	cfg      Config
 	keys     Keys
 	caps     Caps
-	prices   func() *price.Book
+	limits   Limits
+	prices   func(schema.ID) *price.Book
 	kafka    *kgo.Client
 	topic    string
 	producer *Producer
+	recent   *recent
 	metrics  *metrics
 	log      *slog.Logger
 	now      func() time.Time
@@ -70,10 +77,12 @@ type Server struct {
 func New(cfg Config, d Deps) *Server {
 	m := newMetrics(d.Metrics)
 	m.keys(d.Keys)
+	known := newRecent(cfg.RecentKeys, d.Now)
+	m.recent(known)
 	return &Server{
-		cfg: cfg, keys: d.Keys, caps: d.Caps, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
-		producer: newProducer(d.Kafka, cfg, m),
-		metrics:  m, log: d.Log, now: d.Now,
+		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
+		producer: newProducer(d.Kafka, cfg, known, m), recent: known,
+		metrics: m, log: d.Log, now: d.Now,
 	}
 }
 
@@ -97,6 +106,8 @@ func (s *Server) Handler() http.Handler {
 	r.POST("/v1/track", s.handle("/v1/track", s.track))
 	r.POST("/v1/events", s.handle("/v1/events", s.track))
 	r.POST("/v1/track/batch", s.handle("/v1/track/batch", s.batch))
+	r.POST("/v1/traces", s.handle("/v1/traces", s.traces))
+	r.POST("/v1/budgets/check", s.handle("/v1/budgets/check", s.checkBudget))
 	return r
 }
 

@@ -16,10 +16,13 @@ import (
 )
 
 // track answers POST /v1/track and POST /v1/events. The order of checks is the
-// documented one: key, body, then the write to Kafka.
+// documented one: key, rate limit, body, caps, then the write to Kafka.
 func (s *Server) track(c *gin.Context) error {
 	credential, err := s.authenticate(c.Request)
 	if err != nil {
+		return err
+	}
+	if err := s.limit(c, credential); err != nil {
 		return err
 	}
 	if err := checkJSON(c.Request); err != nil {
@@ -52,10 +55,26 @@ func (s *Server) track(c *gin.Context) error {
 type admission struct {
 	event  *schema.Event
 	charge *lease.Charge
+	// fingerprint stands for the request of an event with an idempotency key.
+	fingerprint uint64
+	// duplicate says that the event is recorded already.
+	duplicate bool
 }
 
-// admit makes the event of a request and charges its caps.
+// admit makes the event of a request and charges its caps, unless it is recorded
+// already.
 func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admission, error) {
+	var fingerprint uint64
+	if r.idempotencyKey.value != "" {
+		fingerprint = r.fingerprint(s.recent.seed)
+		known, ok, err := s.recent.find(r.keyedID(account), fingerprint)
+		if err != nil {
+			return admission{}, err
+		}
+		if ok {
+			return admission{event: s.again(r, account, known), duplicate: true}, nil
+		}
+	}
 	event, err := s.event(r, account)
 	if err != nil {
 		return admission{}, err
@@ -64,7 +83,7 @@ func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admi
 	if err != nil {
 		return admission{}, capProblem(event, err)
 	}
-	return admission{event, charge}, nil
+	return admission{event: event, charge: charge, fingerprint: fingerprint}, nil
 }
 
 // headerKey takes the idempotency key from the header Idempotency-Key unless the
@@ -75,8 +94,8 @@ func (r *request) headerKey(req *http.Request) error {
 		return nil
 	}
 	header := optionalText{value: values[0], given: true}
-	if r.idempotencyKey.given && r.idempotencyKey != header {
-		return problem.FromFaults(schema.Faults{{Field: "idempotency_key", Message: "must not differ from the header Idempotency-Key"}})
+	if len(values) > 1 || r.idempotencyKey.given && r.idempotencyKey != header {
+		return problem.FromFaults(schema.Faults{{Field: "idempotency_key", Message: "must not differ from the header Idempotency-Key, which may be there once"}})
 	}
 	r.idempotencyKey = header
 	var faults schema.Faults
@@ -86,13 +105,17 @@ func (r *request) headerKey(req *http.Request) error {
 	return nil
 }
 
-// record writes events to Kafka and counts them. It returns a problem for each
-// event that may not be recorded.
+// record writes events to Kafka, save those that are there already, and counts
+// them. It returns a problem for each event that may not be recorded.
 func (s *Server) record(admissions ...admission) []error {
 	errs := s.producer.Produce(admissions...)
 	for i, err := range errs {
 		if err != nil {
 			errs[i] = s.notRecorded(err)
+			continue
+		}
+		if admissions[i].duplicate {
+			s.metrics.duplicates.Inc()
 			continue
 		}
 		s.metrics.event(admissions[i].event.Source)
@@ -145,7 +168,8 @@ func appendFields(dst []byte, a admission) []byte {
 	dst = append(dst, e.Source...)
 	dst = append(dst, `","price_id":`...)
 	dst = appendText(dst, e.PriceID)
-	dst = append(dst, `,"duplicate":false`...)
+	dst = append(dst, `,"duplicate":`...)
+	dst = strconv.AppendBool(dst, a.duplicate)
 	if standing, ok := a.charge.Standing(); ok {
 		dst = appendBudget(append(dst, `,"budget":`...), standing)
 	}

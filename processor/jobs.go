@@ -24,6 +24,7 @@ func (p *Processor) upkeep() []job {
 		{"refresh_late", 2 * time.Second, p.refreshLate},
 		{"leases", 2 * time.Second, p.upkeepLeases},
 		{"drop_old_keys", time.Hour, p.dropOldKeys},
+		{"drop_expired", time.Hour, p.dropExpired},
 		{"forget_replicas", time.Hour, forgetReplicas},
 	}
 }
@@ -81,6 +82,16 @@ func (p *Processor) refreshLate(ctx context.Context, conn *pgx.Conn) error {
 	}
 	p.metrics.lateBuckets.Set(float64(waiting))
 	return nil
+}
+
+// dropExpired drops raw events beyond their retention where the database has no
+// policy that does it.
+func (p *Processor) dropExpired(ctx context.Context, conn *pgx.Conn) error {
+	n, err := migrations.DropExpired(ctx, conn, p.now())
+	if n > 0 {
+		p.log.InfoContext(ctx, "expired events dropped", "dropped", n)
+	}
+	return err
 }
 
 // keyRetention is how long an idempotency key is remembered: three times the

@@ -197,8 +197,14 @@ func TestAuditLog(t *testing.T) {
 	w.alice.change(w.alice.user.ID.Text(schema.UserPrefix), `{"disabled":true}`).refused(http.StatusConflict)
 	w.send(w.alice.token, http.MethodDelete, "/v1/api-keys/"+key.ID, "").want(http.StatusNoContent)
 	w.bob.post("/v1/api-keys", `{"name":"bobs"}`).want(http.StatusCreated)
+	w.store(w.alice.newEvent(nil))
+	w.alice.share("one", "?expires_in=0")
+	w.alice.share("one", "?expires_in=0")
+	w.send(w.alice.token, http.MethodDelete, "/v1/sessions/one/share", "").want(http.StatusNoContent)
 
 	want := []shownAct{
+		{"alice@example.com", "session.unshare", "ses_one", json.RawMessage(`{}`)},
+		{"alice@example.com", "session.share", "ses_one", json.RawMessage(`{"expires_at":null,"include_metadata":false}`)},
 		{"alice@example.com", "api_key.revoke", key.ID, json.RawMessage(`{}`)},
 		{"alice@example.com", "user.change", user.ID, json.RawMessage(`{"password":"changed","role":"admin"}`)},
 		{"alice@example.com", "user.create", user.ID, json.RawMessage(`{"email":"carol@example.com","role":"viewer"}`)},

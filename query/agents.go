@@ -1,7 +1,6 @@
 package query
 
 import (
-	"encoding/json"
 	"time"
 
 	"github.com/outlayhq/outlay/query/usage"
@@ -15,6 +14,7 @@ type agentReply struct {
 	Errors         int64     `json:"errors"`
 	UnpricedEvents int64     `json:"unpriced_events"`
 	RefusedEvents  int64     `json:"refused_events"`
+	RefusedCostUSD usage.USD `json:"refused_cost_usd"`
 	Sessions       int64     `json:"sessions"`
 	InputTokens    usage.Sum `json:"input_tokens"`
 	OutputTokens   usage.Sum `json:"output_tokens"`
@@ -24,7 +24,7 @@ type agentReply struct {
 	LastSeen  usage.Time `json:"last_seen"`
 	Models    []string   `json:"models"`
 	// Budget is null until the agent has a cap.
-	Budget *json.RawMessage `json:"budget"`
+	Budget *budgetReply `json:"budget"`
 }
 
 func newAgentReply(a *usage.Agent) agentReply {
@@ -37,6 +37,8 @@ func newAgentReply(a *usage.Agent) agentReply {
 		Events:         a.Events,
 		Errors:         a.Errors,
 		UnpricedEvents: a.UnpricedEvents,
+		RefusedEvents:  a.RefusedEvents,
+		RefusedCostUSD: a.RefusedCostUSD,
 		Sessions:       a.Sessions,
 		InputTokens:    a.InputTokens,
 		OutputTokens:   a.OutputTokens,
@@ -103,6 +105,9 @@ func (s *Server) listAgents(c *call) error {
 	page := list[agentReply]{Data: make([]agentReply, 0, limit)}
 	for i := range agents[:min(limit, len(agents))] {
 		page.Data = append(page.Data, newAgentReply(&agents[i]))
+	}
+	if err := s.addBudgets(c, pointers(page.Data)...); err != nil {
+		return err
 	}
 	if len(agents) > limit {
 		last := &agents[limit-1]
@@ -192,6 +197,9 @@ func (s *Server) agent(c *call) error {
 	for i := range detail.Daily {
 		day := &detail.Daily[i]
 		reply.Daily = append(reply.Daily, dayReply{usage.Time{Time: day.Start}, newUsageReply(&day.Measures)})
+	}
+	if err := s.addBudgets(c, &reply.agentReply); err != nil {
+		return err
 	}
 	return c.reply(reply)
 }

@@ -19,6 +19,7 @@ type shownAgent struct {
 	Name string
 	sums
 	Sessions  int64
+	Refused   int64      `json:"refused_events"`
 	FirstSeen *time.Time `json:"first_seen"`
 	LastSeen  *time.Time `json:"last_seen"`
 	Models    []string
@@ -61,8 +62,10 @@ func TestAgentsAddUpToTheEvents(t *testing.T) {
 		w.store(events...)
 		w.materialise()
 		for _, span := range [][2]string{
-			{"2025-10-20T07:30:00Z", "2025-11-05T13:15:00Z"}, {"2025-10-20T00:00:00Z", "2025-10-25T00:00:00Z"},
-			{"2025-11-02T05:45:00Z", "2025-11-02T06:15:00Z"}, {"2025-11-01T23:00:00Z", "2025-11-02T01:00:00Z"},
+			{"2025-10-20T07:30:00Z", "2025-11-05T13:15:00Z"},
+			{"2025-10-20T00:00:00Z", "2025-10-25T00:00:00Z"},
+			{"2025-11-02T05:45:00Z", "2025-11-02T06:15:00Z"},
+			{"2025-11-01T23:00:00Z", "2025-11-02T01:00:00Z"},
 		} {
 			from, _ := time.Parse(time.RFC3339, span[0])
 			to, _ := time.Parse(time.RFC3339, span[1])
@@ -124,12 +127,25 @@ func TestAgentShowsSessionsTimesAndModels(t *testing.T) {
 		return w.alice.newEvent(func(e *schema.Event) { e.Time, e.SessionID, e.Model = w.now.Add(-d), session, model })
 	}
 	w.store(at(time.Hour, "ses_1", "x"), at(2*time.Hour, "ses_1", ""), at(3*time.Hour, "ses_2", "y"), at(40*24*time.Hour, "ses_3", "z"))
+	const refuse = `INSERT INTO refused_events (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
+		VALUES ($1, 'support-bot', $2, '', date_bin('15 min', $3, 'epoch'), 3, 0, 0, 0)`
+	w.exec(refuse, w.alice.account, "a", w.now.Add(-time.Hour))
+	w.exec(refuse, w.alice.account, "b", w.now.Add(-2*time.Hour))
+	w.exec(refuse, w.alice.account, "a", w.now.Add(-99*24*time.Hour))
+	w.exec(refuse, w.bob.account, "a", w.now.Add(-time.Hour))
 	got := w.alice.agents("").Data[0]
+	if got.Refused != 6 {
+		t.Errorf("refused_events = %d, want 6", got.Refused)
+	}
 	if got.Sessions != 2 || !got.FirstSeen.Equal(w.now.Add(-3*time.Hour)) || !got.LastSeen.Equal(w.now.Add(-time.Hour)) {
 		t.Errorf("sessions %d from %v to %v, want 2 from 3 h ago to 1 h ago", got.Sessions, got.FirstSeen, got.LastSeen)
 	}
 	if diff := cmp.Diff([]string{"x", "y"}, got.Models); diff != "" {
 		t.Errorf("models (-want +got):\n%s", diff)
+	}
+	var alone shownAgent
+	if w.alice.get("/v1/agents/support-bot").decode(http.StatusOK, &alone); alone.Refused != 6 {
+		t.Errorf("refused_events of the agent alone = %d, want 6", alone.Refused)
 	}
 	// Known, but silent in the time asked about.
 	var silent shownAgent

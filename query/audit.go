@@ -14,21 +14,37 @@ import (
 
 const auditPrefix schema.Prefix = "aud"
 
-// administer runs an administrative act together with its line in the audit log.
-// detail is shown there, so it holds no secret. f returns what the act was done to.
-func (s *Server) administer(c *call, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
+// newAct returns the line of the audit log for an act of the caller. detail is
+// shown there, so it holds no secret.
+func (s *Server) newAct(c *call, action, target string, detail any) (*usage.Act, error) {
 	text, err := json.Marshal(detail)
+	if err != nil {
+		return nil, err
+	}
+	now := s.now().UTC().Truncate(time.Microsecond)
+	return &usage.Act{
+		AuditID: schema.NewID(now), At: usage.Time{Time: now}, UserID: &c.who.UserID, Action: action, Target: target,
+		Detail: text, Address: c.ClientIP(), RequestID: requestID(c.Context),
+	}, nil
+}
+
+// administer runs an administrative act together with its line in the audit log. f
+// returns what the act was done to.
+func (s *Server) administer(c *call, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
+	act, err := s.newAct(c, action, "", detail)
 	if err != nil {
 		return err
 	}
-	now := s.now().UTC().Truncate(time.Microsecond)
-	act := usage.Act{
-		AuditID: schema.NewID(now), At: usage.Time{Time: now}, UserID: &c.who.UserID, Action: action,
-		Detail: text, Address: c.ClientIP(), RequestID: requestID(c.Context),
-	}
-	return s.usage.Administer(c.ctx(), c.who.AccountID, &act, func(ctx context.Context, tx pgx.Tx) (err error) {
+	return s.usage.Administer(c.ctx(), c.who.AccountID, act, func(ctx context.Context, tx pgx.Tx) (err error) {
 		act.Target, err = f(ctx, tx, account.NewStore(tx, s.now))
 		return err
+	})
+}
+
+// reading runs f on what the caller's account may see of accounts, users and keys.
+func (s *Server) reading(c *call, f func(context.Context, *account.Store) error) error {
+	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+		return f(ctx, account.NewStore(tx, s.now))
 	})
 }
 

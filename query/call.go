@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"net/url"
 	"strings"
 
 	"github.com/gin-gonic/gin"
@@ -27,6 +28,15 @@ type call struct {
 
 // ctx ends when the client goes away.
 func (c *call) ctx() context.Context { return c.Request.Context() }
+
+// Param returns what stands in the path in the place of :name, decoded.
+func (c *call) Param(name string) string {
+	text, err := url.PathUnescape(c.Context.Param(name))
+	if err != nil {
+		panic("BUG: a path that was parsed cannot be decoded: " + err.Error())
+	}
+	return text
+}
 
 // handler answers a request or returns why it does not.
 type handler func(*call) error

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"hash/fnv"
 	"maps"
-	"net/url"
 )
 
 // A cursor is the position behind a page, in a form that clients only pass back.
@@ -24,7 +23,7 @@ func (c *call) question(p *params) uint64 {
 	delete(values, "cursor")
 	delete(values, "limit")
 	h := fnv.New64a()
-	_, _ = h.Write([]byte(c.Request.URL.Path + "?" + url.Values(values).Encode()))
+	_, _ = h.Write([]byte(c.Request.URL.Path + "?" + values.Encode()))
 	return h.Sum64()
 }
 

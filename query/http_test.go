@@ -192,12 +192,17 @@ outlay_query_requests_total{code="404",route="none"} 1
 // A database that is away is a 500 that says nothing of it, and readiness fails.
 func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, database(t))
-	w.exec(`ALTER TABLE events RENAME TO gone`)
+	pool := database(t)
+	w := newWorld(t, pool)
+	pool.Close()
 	answer := w.alice.get("/v1/events")
 	refusal := answer.refused(http.StatusInternalServerError)
-	if refusal.Title != "Server error" || strings.Contains(string(answer.body), "events") || answer.header.Get("Retry-After") == "" {
-		t.Errorf("without a table: %s, Retry-After %q", answer.body, answer.header.Get("Retry-After"))
+	if refusal.Title != "Server error" || strings.Contains(string(answer.body), "pool") || answer.header.Get("Retry-After") == "" {
+		t.Errorf("without a database: %s, Retry-After %q", answer.body, answer.header.Get("Retry-After"))
+	}
+	w.login("alice@example.com", password).refused(http.StatusInternalServerError)
+	if err := w.server.Ready(t.Context()); err == nil {
+		t.Error("ready without a database")
 	}
 }
 

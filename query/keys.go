@@ -50,7 +50,11 @@ func (s *Server) listKeys(c *call) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
-	keys, err := s.accounts.Keys(c.ctx(), c.who.AccountID)
+	var keys []account.Key
+	err := s.reading(c, func(ctx context.Context, store *account.Store) (err error) {
+		keys, err = store.Keys(ctx, c.who.AccountID)
+		return err
+	})
 	if err != nil {
 		return err
 	}

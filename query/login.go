@@ -40,7 +40,7 @@ type tokenReply struct {
 	TokenType string `json:"token_type"`
 	// ExpiresIn is in seconds.
 	ExpiresIn    int64  `json:"expires_in"`
-	RefreshToken string `json:"refresh_token,omitempty"`
+	RefreshToken string `json:"refresh_token"`
 }
 
 // signInTimeout bounds a sign-in, waiting for its turn to be hashed included.
@@ -101,8 +101,10 @@ func signInError(err error) error {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return problem.New(problem.Unauthorized, "The e-mail address or the password is wrong.")
 	case errors.As(err, &tooMany):
-		return &problem.Problem{Code: problem.RateLimited, RetryAfter: tooMany.Wait,
-			Detail: "Too many sign-ins failed. Wait as long as Retry-After says before the next one."}
+		return &problem.Problem{
+			Code: problem.RateLimited, RetryAfter: tooMany.Wait,
+			Detail: "Too many sign-ins failed. Wait as long as Retry-After says before the next one.",
+		}
 	}
 	return err
 }

@@ -74,8 +74,12 @@ func TestLoginTellsNobodyWhoExists(t *testing.T) {
 	}
 	want := w.login("alice@example.com", "wrong password").refused(http.StatusUnauthorized)
 	for _, credentials := range [][2]string{
-		{"nobody@example.com", password}, {"gone@example.com", password}, {"not an address", password},
-		{"a\x00b@example.com", password}, {"alice@example.com", "correct horse batterz"}, {"alice@example.com ", password},
+		{"nobody@example.com", password},
+		{"gone@example.com", password},
+		{"not an address", password},
+		{"a\x00b@example.com", password},
+		{"alice@example.com", "correct horse batterz"},
+		{"alice@example.com ", password},
 	} {
 		got := w.login(credentials[0], credentials[1])
 		if diff := cmp.Diff(want, got.refused(http.StatusUnauthorized)); diff != "" {

@@ -18,6 +18,7 @@ import (
 
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/query/docs"
+	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/openapi"
@@ -39,7 +40,8 @@ type Server struct {
 	docs     []byte
 	baseURL  string
 	// shareRate bounds how often an address opens share links.
-	shareRate *rateLimit
+	shareRate  *rateLimit
+	sharePages *share.Pages
 
 	now     func() time.Time
 	log     *slog.Logger
@@ -62,22 +64,27 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, err
 	}
+	sharePages, err := share.New()
+	if err != nil {
+		return nil, err
+	}
 	s := &Server{
-		usage:     usage.NewStore(config.Pool, config.StatementTimeout),
-		accounts:  account.NewStore(config.Pool, config.Now),
-		hasher:    account.NewHasher(config.ConcurrentSignIns),
-		signIns:   auth.NewSignIns(config.Pool, config.SignInLifetime, config.Now),
-		standing:  auth.NewStanding(config.Pool, config.Now),
-		tokens:    auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
-		keys:      config.Keys,
-		document:  document,
-		docs:      page,
-		baseURL:   config.BaseURL,
-		shareRate: newRateLimit(config.Now, sharesPerMinute, time.Minute),
-		now:       config.Now,
-		log:       config.Log,
-		metrics:   newMetrics(config.Metrics),
-		gzips:     sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
+		usage:      usage.NewStore(config.Pool, config.StatementTimeout),
+		accounts:   account.NewStore(config.Pool, config.Now),
+		hasher:     account.NewHasher(config.ConcurrentSignIns),
+		signIns:    auth.NewSignIns(config.Pool, config.SignInLifetime, config.Now),
+		standing:   auth.NewStanding(config.Pool, config.Now),
+		tokens:     auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
+		keys:       config.Keys,
+		document:   document,
+		docs:       page,
+		baseURL:    config.BaseURL,
+		shareRate:  newRateLimit(config.Now, sharesPerMinute, time.Minute),
+		sharePages: sharePages,
+		now:        config.Now,
+		log:        config.Log,
+		metrics:    newMetrics(config.Metrics),
+		gzips:      sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now))
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
@@ -98,8 +105,10 @@ func (s *Server) Ready(ctx context.Context) error { return s.usage.Ping(ctx) }
 func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
-	// An agent's name may hold any character: %2F in a path is a part of it.
-	e.UseRawPath = true
+	// An agent's name may hold any character: %2F in a path is a part of it, and so
+	// is a plus sign, of which gin would make a space. call.Param decodes.
+	e.UseEscapedPath = true
+	e.UnescapePathValues = false
 	e.RedirectTrailingSlash = false
 	e.HandleMethodNotAllowed = true
 	if err := e.SetTrustedProxies(trustedProxies); err != nil {
@@ -124,11 +133,22 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/events/:id", s.event)
 	viewer(http.MethodGet, "/v1/agents", s.listAgents)
 	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
+	viewer(http.MethodGet, "/v1/agents/:name/budget", ofAgent(s.budget))
+	admin(http.MethodPut, "/v1/agents/:name/budget", ofAgent(s.putBudget))
+	admin(http.MethodDelete, "/v1/agents/:name/budget", ofAgent(s.deleteBudget))
+	admin(http.MethodPost, "/v1/agents/:name/budget/reset", ofAgent(s.resetBudget))
+	viewer(http.MethodGet, "/v1/account/budget", ofAccount(s.budget))
+	admin(http.MethodPut, "/v1/account/budget", ofAccount(s.putBudget))
+	admin(http.MethodDelete, "/v1/account/budget", ofAccount(s.deleteBudget))
+	admin(http.MethodPost, "/v1/account/budget/reset", ofAccount(s.resetBudget))
+	viewer(http.MethodGet, "/v1/budgets", s.listBudgets)
 	viewer(http.MethodGet, "/v1/sessions", s.listSessions)
 	viewer(http.MethodGet, "/v1/sessions/:id", s.session)
 	viewer(http.MethodGet, "/v1/sessions/:id/share", s.shareSession)
 	viewer(http.MethodDelete, "/v1/sessions/:id/share", s.unshareSession)
 	open(http.MethodGet, "/v1/share/:token", s.sharedSession)
+	open(http.MethodGet, "/share/:token", s.sharePage)
+	open(http.MethodGet, "/share/style.css", s.shareStyle)
 	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
 	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
 	viewer(http.MethodGet, "/v1/analytics/summary", s.summary)
@@ -177,8 +197,10 @@ func storeError(err error, what string) error {
 	case errors.Is(err, usage.ErrTooManyRows):
 		return problem.FromFaults([]fault{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})
 	case errors.Is(err, usage.ErrTimeout):
-		return &problem.Problem{Code: problem.Internal, RetryAfter: 5 * time.Second,
-			Detail: "The question took too long to answer. Narrow from and to, or ask again later."}
+		return &problem.Problem{
+			Code: problem.Internal, RetryAfter: 5 * time.Second,
+			Detail: "The question took too long to answer. Narrow from and to, or ask again later.",
+		}
 	}
 	return err
 }

@@ -8,7 +8,6 @@ import (
 	"crypto/x509"
 	"encoding/json"
 	"encoding/pem"
-	"fmt"
 	"io"
 	"log/slog"
 	"net/http"
@@ -39,6 +38,7 @@ type world struct {
 	url      string
 	now      time.Time
 	registry *prometheus.Registry
+	server   *query.Server
 	private  ed25519.PrivateKey
 	keys     *auth.Keys
 	alice    *person
@@ -67,6 +67,7 @@ func newWorld(t *testing.T, pool *pgxpool.Pool) *world {
 	if err := server.Ready(t.Context()); err != nil {
 		t.Fatal(err)
 	}
+	w.server = server
 	front := httptest.NewServer(server.Handler())
 	t.Cleanup(front.Close)
 	w.url = front.URL
@@ -135,14 +136,6 @@ func (p *person) colleague(email string, role account.Role) account.User {
 		p.t.Fatal(err)
 	}
 	return user
-}
-
-func (w *world) signIn(email string) (token string) {
-	w.t.Helper()
-	answer := w.send("", http.MethodPost, "/v1/auth/login", fmt.Sprintf(`{"email":%q,"password":%q}`, email, password))
-	var reply struct{ Token string }
-	answer.decode(http.StatusOK, &reply)
-	return reply.Token
 }
 
 // answer is what the server said, already held to the OpenAPI document.

@@ -303,6 +303,45 @@ func TestShareLinkIsMadeOnce(t *testing.T) {
 	}
 }
 
+// The page of a link shows the steps to people, safely whatever their names are.
+func TestSharePage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	const attack = `<script>alert(1)</script>`
+	first := w.alice.step("ses_a", 0, func(e *schema.Event) { e.Agent, e.Step, e.UserID = attack, "plan & think", "secret-user" })
+	second := w.alice.step("ses_a", 65, func(e *schema.Event) {
+		e.Agent, e.Parent, e.Status, e.ErrorType, e.Metadata = "helper", first.ID, schema.StatusError, attack, []byte(`{"x":"`+attack+`"}`)
+	})
+	w.store(first, second)
+	link := w.alice.share("a", "?include_metadata=true")
+	answer := w.send("", http.MethodGet, "/share/"+link.Token, "")
+	answer.want(http.StatusOK)
+	page := string(answer.body)
+	for _, want := range []string{"plan &amp; think", "helper", "&lt;script&gt;", "$0.013", "1 min 5 s", "depth1", "noindex"} {
+		if !strings.Contains(page, want) {
+			t.Errorf("the page lacks %q", want)
+		}
+	}
+	for _, outside := range []string{"<script", "style=", "http:", "https:", "secret-user"} {
+		if strings.Contains(page, outside) {
+			t.Errorf("the page has %q", outside)
+		}
+	}
+	if policy := answer.header.Get("Content-Security-Policy"); !strings.Contains(policy, "default-src 'none'") || strings.Contains(policy, "unsafe") {
+		t.Errorf("Content-Security-Policy = %q", policy)
+	}
+	short := w.send("", http.MethodGet, "/share/"+link.Token+"?limit=1", "")
+	short.want(http.StatusOK)
+	if !strings.Contains(string(short.body), `href="?cursor=`) {
+		t.Error("a short page does not lead to the next")
+	}
+	w.send("", http.MethodGet, "/share/"+strings.Repeat("A", 32), "").refused(http.StatusNotFound)
+	w.send("", http.MethodGet, "/share/style.css", "").want(http.StatusOK)
+	if views := w.alice.share("a", "").Views; views != 2 {
+		t.Errorf("views = %d, want 2", views)
+	}
+}
+
 // One address opens so many links a minute and no more.
 func TestShareLinksAreRateLimited(t *testing.T) {
 	t.Parallel()

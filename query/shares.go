@@ -10,6 +10,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -94,12 +95,15 @@ func (s *Server) createShare(c *call, sessionID string, lifetime time.Duration, 
 	}
 	hash := sha256.Sum256([]byte(encodeShareToken(s.keys.Derive(sharePurpose, share.ShareID)[0])))
 	share.TokenSHA256 = hash[:]
-	return s.usage.CreateShare(c.ctx(), &share, c.who.UserID)
+	act, err := s.newAct(c, "session.share", sessionID, map[string]any{"expires_at": share.ExpiresAt, "include_metadata": metadata})
+	if err != nil {
+		return usage.Share{}, err
+	}
+	return s.usage.CreateShare(c.ctx(), &share, act)
 }
 
 func (s *Server) replaceShare(c *call, old *usage.Share, lifetime time.Duration, metadata bool) (usage.Share, error) {
-	err := s.usage.RevokeShare(c.ctx(), old.AccountID, old.SessionID, s.now())
-	if err != nil && !errors.Is(err, usage.ErrNotFound) {
+	if err := s.revokeShare(c, old.SessionID); err != nil && !errors.Is(err, usage.ErrNotFound) {
 		return usage.Share{}, err
 	}
 	return s.createShare(c, old.SessionID, lifetime, metadata)
@@ -142,46 +146,97 @@ func (s *Server) unshareSession(c *call) error {
 	if err != nil {
 		return err
 	}
-	if err := s.usage.RevokeShare(c.ctx(), c.who.AccountID, id, s.now()); err != nil {
+	if err := s.revokeShare(c, id); err != nil {
 		return storeError(err, "share link")
 	}
 	c.Status(http.StatusNoContent)
 	return nil
 }
 
+func (s *Server) revokeShare(c *call, sessionID string) error {
+	act, err := s.newAct(c, "session.unshare", sessionID, struct{}{})
+	if err != nil {
+		return err
+	}
+	return s.usage.RevokeShare(c.ctx(), c.who.AccountID, sessionID, act)
+}
+
 // sharedSession answers the session of a link, to anybody.
 func (s *Server) sharedSession(c *call) error {
+	view, err := s.openTimeline(c, c.params("limit", "cursor"))
+	if err != nil {
+		return err
+	}
+	steps := make([]sharedStep, len(view.timeline.Steps))
+	for i := range steps {
+		steps[i] = newSharedStep(&view.timeline.Steps[i], view.share.IncludeMetadata)
+	}
+	return c.reply(timelineReply[sharedStep]{newSessionReply(&view.timeline.Session), steps, view.next})
+}
+
+// sharePolicy lets the page load its own style sheet and nothing else.
+const sharePolicy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
+
+// sharePage answers the session of a link as a page for people.
+func (s *Server) sharePage(c *call) error {
+	p := c.params("limit", "cursor")
+	view, err := s.openTimeline(c, p)
+	if err != nil {
+		return err
+	}
+	session := share.Session{
+		Timeline: &view.timeline, IncludeMetadata: view.share.IncludeMetadata, ExpiresAt: view.share.ExpiresAt,
+	}
+	if view.next != nil {
+		query := url.Values{"cursor": {*view.next}, "limit": p.values["limit"]}
+		session.Next = "?" + query.Encode()
+	}
+	page, err := s.sharePages.Page(&session)
+	if err != nil {
+		return err
+	}
+	c.Header("Content-Security-Policy", sharePolicy)
+	c.Data(http.StatusOK, "text/html; charset=utf-8", page)
+	return nil
+}
+
+func (s *Server) shareStyle(c *call) error {
+	c.Header("Cache-Control", "public, max-age=300")
+	c.Data(http.StatusOK, "text/css; charset=utf-8", share.Style())
+	return nil
+}
+
+// sharedView is a page of the session of a link.
+type sharedView struct {
+	share    usage.Share
+	timeline usage.Timeline
+	next     *string
+}
+
+// openTimeline reads what a link shows. Opening the first page counts as a view.
+func (s *Server) openTimeline(c *call, p *params) (view sharedView, err error) {
 	c.Header("X-Robots-Tag", "noindex, nofollow")
 	c.Header("Cache-Control", "private, no-store")
 	if wait := s.shareRate.wait(c.ClientIP()); wait > 0 {
-		return &problem.Problem{Code: problem.RateLimited, RetryAfter: wait, Detail: "Too many links were opened from this address. Wait a moment."}
+		return view, &problem.Problem{Code: problem.RateLimited, RetryAfter: wait, Detail: "Too many links were opened from this address. Wait a moment."}
 	}
-	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
 	if err := p.err(); err != nil {
-		return err
+		return view, err
 	}
 	views := 0
 	if after == nil {
 		views = 1
 	}
-	share, err := s.openShare(c, views)
+	if view.share, err = s.openShare(c, views); err != nil {
+		return view, storeError(err, "share link")
+	}
+	view.timeline, err = s.usage.Session(c.ctx(), view.share.AccountID, view.share.SessionID, after.place(), limit)
 	if err != nil {
-		return storeError(err, "share link")
+		return view, storeError(err, "share link")
 	}
-	timeline, err := s.usage.Session(c.ctx(), share.AccountID, share.SessionID, after.place(), limit)
-	if err != nil {
-		return storeError(err, "share link")
-	}
-	next, err := stepCursor(c, p, timeline.Next)
-	if err != nil {
-		return err
-	}
-	steps := make([]sharedStep, len(timeline.Steps))
-	for i := range timeline.Steps {
-		steps[i] = newSharedStep(&timeline.Steps[i], share.IncludeMetadata)
-	}
-	return c.reply(timelineReply[sharedStep]{newSessionReply(&timeline.Session), steps, next})
+	view.next, err = stepCursor(c, p, view.timeline.Next)
+	return view, err
 }
 
 // openShare looks the token of the address up. What cannot be a token is not

@@ -33,7 +33,11 @@ func (s *Server) listUsers(c *call) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
-	users, err := s.accounts.Users(c.ctx(), c.who.AccountID)
+	var users []account.User
+	err := s.reading(c, func(ctx context.Context, store *account.Store) (err error) {
+		users, err = store.Users(ctx, c.who.AccountID)
+		return err
+	})
 	if err != nil {
 		return err
 	}

@@ -25,7 +25,11 @@ var (
 // ParseUSD reads a JSON number as US dollars without passing through a float.
 // Digits beyond the ninth decimal are rounded half to even. It returns
 // ErrNotAmount, ErrNegativeAmount, or ErrAmountTooLarge above MaxEventCost.
-func ParseUSD(literal string) (NanoUSD, error) {
+func ParseUSD(literal string) (NanoUSD, error) { return ParseUSDUpTo(literal, MaxEventCost) }
+
+// ParseUSDUpTo is ParseUSD for amounts that may be as high as most: ErrAmountTooLarge
+// then means above most, and its text is not for clients.
+func ParseUSDUpTo(literal string, most NanoUSD) (NanoUSD, error) {
 	digits, point, negative, err := splitDecimal(literal)
 	if err != nil {
 		return 0, err
@@ -39,14 +43,14 @@ func ParseUSD(literal string) (NanoUSD, error) {
 	// The value is 0.digits * 10^point dollars; whole is how many of the
 	// digits stand for whole nano-dollars.
 	whole := point + 9
-	if whole > 16 {
+	if whole > maxDigits {
 		return 0, ErrAmountTooLarge
 	}
 	if whole < 0 {
 		return 0, nil
 	}
 	nano, err := roundDigits(digits, whole)
-	if err != nil || nano > MaxEventCost {
+	if err != nil || nano > most || nano < 0 {
 		return 0, ErrAmountTooLarge
 	}
 	return nano, nil
@@ -85,8 +89,12 @@ func allDigits(s string) bool {
 	return s != ""
 }
 
+// maxDigits is how many digits an int64 may have.
+const maxDigits = 19
+
 // roundDigits returns the first whole digits as a number, padded with zeros and
-// rounded half to even on what follows. whole is between 0 and 16.
+// rounded half to even on what follows. whole is between 0 and maxDigits. One
+// more than the largest int64 comes out negative.
 func roundDigits(digits string, whole int) (NanoUSD, error) {
 	kept, rest := digits, ""
 	if len(digits) > whole {

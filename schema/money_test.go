@@ -3,6 +3,7 @@ package schema
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"math/big"
 	"testing"
 
@@ -52,6 +53,37 @@ func TestParseUSD(t *testing.T) {
 		got, err := ParseUSD(c.literal)
 		if got != c.want || !errors.Is(err, c.err) {
 			t.Errorf("ParseUSD(%q) = %d, %v, want %d, %v", c.literal, got, err, c.want, c.err)
+		}
+	}
+}
+
+// Another bound holds to the last nano-dollar, up to the largest there can be.
+func TestParseUSDUpTo(t *testing.T) {
+	t.Parallel()
+	const billion = 1_000_000_000 * NanoUSD(nanoPerUSD)
+	for _, c := range []struct {
+		literal string
+		most    NanoUSD
+		want    NanoUSD
+		err     error
+	}{
+		{"1000000000", billion, billion, nil},
+		{"1e9", billion, billion, nil},
+		{"1000000000.0000000005", billion, billion, nil},
+		{"1000000000.000000001", billion, 0, ErrAmountTooLarge},
+		{"1e10", billion, 0, ErrAmountTooLarge},
+		{"999999999.999999999", billion, billion - 1, nil},
+		{"50", 50 * nanoPerUSD, 50 * nanoPerUSD, nil},
+		{"50.000000001", 50 * nanoPerUSD, 0, ErrAmountTooLarge},
+		{"9223372036.854775807", math.MaxInt64, math.MaxInt64, nil},
+		{"9223372036.8547758075", math.MaxInt64, 0, ErrAmountTooLarge},
+		{"9223372036.854775808", math.MaxInt64, 0, ErrAmountTooLarge},
+		{"-1", billion, 0, ErrNegativeAmount},
+		{"ten", billion, 0, ErrNotAmount},
+	} {
+		got, err := ParseUSDUpTo(c.literal, c.most)
+		if got != c.want || !errors.Is(err, c.err) {
+			t.Errorf("ParseUSDUpTo(%q, %s) = %d, %v, want %d, %v", c.literal, c.most, got, err, c.want, c.err)
 		}
 	}
 }

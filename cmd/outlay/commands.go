@@ -9,6 +9,8 @@ import (
 
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
+	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
 )
 
@@ -23,7 +25,9 @@ type ingestCommand struct {
 	databaseFlags
 	kafkaFlags
 	ingest.Config
-	Caps lease.Config `embed:""`
+	Caps   lease.Config   `embed:""`
+	Plans  limit.Config   `embed:""`
+	Prices pricing.Config `embed:""`
 }
 
 // Run runs the ingest tier.
@@ -41,7 +45,7 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newIngest(c.Config, c.Caps, pool, kafka, c.topicNames, registry, log)
+	t, err := newIngest(c.Config, c.Caps, c.Plans, c.Prices, pool, kafka, c.topicNames, registry, log)
 	if err != nil {
 		return err
 	}

@@ -6,6 +6,7 @@ import (
 	"log/slog"
 	"os"
 	"strings"
+	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -16,9 +17,11 @@ import (
 type migrateCommand struct {
 	databaseFlags
 	topicFlags
-	KafkaBrokers    []string `name:"kafka-brokers" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, to make the topics as well."`
-	GrafanaPassword string   `name:"grafana-password" placeholder:"PASSWORD" help:"Password for the read-only role outlay_grafana. Prefer OUTLAY_GRAFANA_PASSWORD_FILE."`
-	Status          bool     `help:"Only say which version the schema has."`
+	KafkaBrokers    []string      `name:"kafka-brokers" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, to make the topics as well."`
+	GrafanaPassword string        `name:"grafana-password" placeholder:"PASSWORD" help:"Password for the read-only role outlay_grafana. Prefer OUTLAY_GRAFANA_PASSWORD_FILE."`
+	RawRetention    time.Duration `name:"raw-retention" default:"0s" help:"How long single events are kept, such as 2160h for 90 days; 0 keeps them for ever. Sums by quarter hour, hour and day stay."`
+	CompressAfter   time.Duration `name:"compress-after" default:"168h" help:"Age at which events move to the columnstore (TimescaleDB Community)."`
+	Status          bool          `help:"Only say which version the schema has."`
 	topicNames
 	kafkaAuthFlags
 }
@@ -33,7 +36,9 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if c.Status {
 		return printStatus(ctx, conn)
 	}
-	if err := migrations.Up(ctx, conn, migrations.Options{GrafanaPassword: c.GrafanaPassword, Log: log}); err != nil {
+	if err := migrations.Up(ctx, conn, migrations.Options{
+		GrafanaPassword: c.GrafanaPassword, RawRetention: c.RawRetention, CompressAfter: c.CompressAfter, Log: log,
+	}); err != nil {
 		return err
 	}
 	if len(c.KafkaBrokers) == 0 {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
@@ -15,11 +16,12 @@ import (
 
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
+	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
-	"github.com/outlayhq/outlay/schema/price"
 )
 
 // Pool sizes of each tier. A database with max_connections 100 carries several
@@ -48,8 +50,14 @@ type tier struct {
 	flush func(context.Context) error
 }
 
-func newIngest(cfg ingest.Config, caps lease.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, prices pricing.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	if err := plans.Validate(); err != nil {
+		return nil, err
+	}
+	if err := prices.Validate(); err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(slices.Concat(kafka, ingest.ProducerOptions(topics.Topic))...)
@@ -58,17 +66,21 @@ func newIngest(cfg ingest.Config, caps lease.Config, pool *pgxpool.Pool, kafka [
 	}
 	directory := account.NewDirectory(pool, log, time.Now)
 	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
-	book := price.Default()
+	limiter := limit.New(plans, limit.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
+	books := pricing.New(prices, pricing.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	server := ingest.New(cfg, ingest.Deps{
-		Keys: directory, Caps: gate, Prices: func() *price.Book { return book },
+		Keys: directory, Caps: gate, Limits: limiter, Prices: books.Of,
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
-		name: "ingest", handler: server.Handler(), ready: server.Ready,
+		name: "ingest", handler: server.Handler(),
+		ready: func(ctx context.Context) error { return errors.Join(books.Ready(), server.Ready(ctx)) },
 		run: func(ctx context.Context) error {
 			var wg sync.WaitGroup
 			wg.Go(func() { directory.Run(ctx) })
 			wg.Go(func() { gate.Run(ctx) })
+			wg.Go(func() { limiter.Run(ctx) })
+			wg.Go(func() { books.Run(ctx) })
 			wg.Wait()
 			return nil
 		},

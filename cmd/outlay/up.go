@@ -18,6 +18,8 @@ import (
 	"github.com/outlayhq/outlay/deploy/postgres"
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
+	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
@@ -29,6 +31,8 @@ type upCommand struct {
 	DatabaseURL string           `name:"database-url" placeholder:"URL" help:"Use this PostgreSQL or TimescaleDB instead of starting one."`
 	Ingest      ingest.Config    `embed:""`
 	Caps        lease.Config     `embed:""`
+	Plans       limit.Config     `embed:""`
+	Prices      pricing.Config   `embed:""`
 	Processor   processor.Config `embed:""`
 }
 
@@ -117,7 +121,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err := ensureKeyFile(keyFile); err != nil {
 		return err
 	}
-	ingestTier, err := newIngest(c.Ingest, c.Caps, pool, kafka, defaultTopics, p.registry, p.log)
+	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, c.Prices, pool, kafka, defaultTopics, p.registry, p.log)
 	if err != nil {
 		return err
 	}

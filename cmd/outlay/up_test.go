@@ -9,6 +9,7 @@ import (
 	"io"
 	"net/http"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"strings"
 	"testing"
@@ -241,4 +242,27 @@ func send(ctx context.Context, base, key, body string, answer any) int {
 		return 0
 	}
 	return resp.StatusCode
+}
+
+// The metrics of every tier are well formed, as Prometheus' own tool judges.
+func TestMetricsAreWellFormed(t *testing.T) {
+	t.Parallel()
+	promtool, err := exec.LookPath("promtool")
+	if err != nil {
+		if os.Getenv("CI") != "" {
+			t.Fatal(err)
+		}
+		t.Skip("promtool is not installed: run make test")
+	}
+	u := startUp(t)
+	resp, err := http.Get("http://" + u.ops + "/metrics")
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer resp.Body.Close()
+	cmd := exec.CommandContext(t.Context(), promtool, "check", "metrics")
+	cmd.Stdin = resp.Body
+	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
+		t.Errorf("promtool check metrics: %v\n%s", err, out)
+	}
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -137,6 +138,14 @@ func TestSaveSurvivesAKeyRace(t *testing.T) {
 			t.Errorf("%d events stored, want 50", n)
 		}
 	})
+}
+
+// The statement and the refresh mean the same by "late".
+func TestLateIsWhatTheAggregatesCallLate(t *testing.T) {
+	t.Parallel()
+	if migrations.LateAfter != time.Hour {
+		t.Errorf("migrations.LateAfter = %v; saveBatch notes what is older than 1 hour", migrations.LateAfter)
+	}
 }
 
 // Late events note their quarter hours; those of now do not.

@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema"
@@ -61,10 +60,6 @@ func (s *SignIns) Start(ctx context.Context, user account.User) (signIn schema.I
 		token, err = s.add(ctx, tx, user.AccountID, user.ID, signIn)
 		return err
 	})
-	var missing *pgconn.PgError
-	if errors.As(err, &missing) && missing.Code == "42P01" {
-		return schema.ID{}, "", nil // TEMPORARY: until the migration with refresh_tokens is merged
-	}
 	if err != nil {
 		return schema.ID{}, "", fmt.Errorf("start sign-in: %w", err)
 	}

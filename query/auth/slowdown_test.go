@@ -23,10 +23,11 @@ func TestSlowdownDoublesItsWaits(t *testing.T) {
 			t.Fatalf("a free try waits %v", wait)
 		}
 	}
-	for i, want := range []time.Duration{0, 1, 2, 4, 8, 16} {
+	for i, seconds := range []int{0, 1, 2, 4, 8, 16} {
+		want := time.Duration(seconds) * time.Second
 		wait := s.Begin("A@b.c", "1.2.3.4")
-		if wait != want*time.Second {
-			t.Fatalf("try %d waits %v, want %v", i+6, wait, want*time.Second)
+		if wait != want {
+			t.Fatalf("try %d waits %v, want %v", i+6, wait, want)
 		}
 		c.t = c.t.Add(wait)
 		if i > 0 {

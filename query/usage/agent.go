@@ -37,6 +37,10 @@ const selectAgentSeen = `
 SELECT count(DISTINCT session_id), min(ts), max(ts)
 FROM events WHERE account_id = $1 AND agent = $2 AND ts >= $3 AND ts < $4`
 
+const selectAgentRefused = `
+SELECT coalesce(sum(events), 0)::bigint, coalesce(sum(cost_nano_usd), 0)
+FROM refused_events WHERE account_id = $1 AND agent = $2 AND bucket >= $3 AND bucket < $4`
+
 const selectAgentKnown = `
 SELECT EXISTS (SELECT FROM usage_daily WHERE account_id = $1 AND agent = $2)`
 
@@ -51,6 +55,10 @@ func (s *Store) Agent(ctx context.Context, accountID schema.ID, agentName string
 			return err
 		}
 		detail.add(&answer, bounds)
+		row := tx.QueryRow(ctx, selectAgentRefused, accountID, agentName, r.From, r.To)
+		if err := row.Scan(&detail.RefusedEvents, &detail.RefusedCostUSD); err != nil {
+			return err
+		}
 		if answer.Totals.Events == 0 {
 			return mustExist(ctx, tx, accountID, agentName)
 		}

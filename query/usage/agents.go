@@ -14,6 +14,8 @@ type Agent struct {
 	Name string
 	Measures
 	Sessions            int64
+	RefusedEvents       int64
+	RefusedCostUSD      USD
 	FirstSeen, LastSeen Time
 	Models              []string
 	// SortKey is what the list is ordered by, before the name.
@@ -63,6 +65,9 @@ WITH parts AS (
 	SELECT agent, count(DISTINCT session_id) AS sessions, min(ts) AS first_seen, max(ts) AS last_seen
 	FROM events WHERE account_id = $1 AND ts >= $2 AND ts < $3 AND ($7::text IS NULL OR agent = $7)
 	GROUP BY agent
+), refused AS (
+	SELECT agent, sum(events)::bigint AS refused_events, sum(cost_nano_usd) AS refused_cost_usd
+	FROM refused_events WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 GROUP BY agent
 ), totals AS (
 	SELECT agent,` + usageColumns + `,
 		coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model <> ''), '{}') AS models
@@ -71,13 +76,14 @@ WITH parts AS (
 	GROUP BY agent
 ), keyed AS (
 	SELECT agent COLLATE "C" AS name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
-		latency_count, latency_sum_ms, latency_max_ms, latencies, coalesce(sessions, 0) AS sessions, first_seen, last_seen, models,
+		latency_count, latency_sum_ms, latency_max_ms, latencies, coalesce(sessions, 0) AS sessions,
+		coalesce(refused_events, 0) AS refused_events, coalesce(refused_cost_usd, 0) AS refused_cost_usd, first_seen, last_seen, models,
 		CASE $8 WHEN 'cost_usd' THEN cost_usd WHEN 'events' THEN events::numeric
 			WHEN 'last_seen' THEN trunc(extract(epoch FROM last_seen) * 1000000) ELSE 0 END AS sort_key
-	FROM totals LEFT JOIN seen USING (agent)
+	FROM totals LEFT JOIN seen USING (agent) LEFT JOIN refused USING (agent)
 )
 SELECT name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
-	latency_count, latency_sum_ms, latency_max_ms, latencies, sessions, first_seen, last_seen, models, sort_key
+	latency_count, latency_sum_ms, latency_max_ms, latencies, sessions, refused_events, refused_cost_usd, first_seen, last_seen, models, sort_key
 FROM keyed`
 
 const selectAgentsUp = agentParts + `

@@ -40,13 +40,18 @@ func (s *Store) Administer(ctx context.Context, accountID schema.ID, act *Act, f
 		if err := f(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, insertAct, act.AuditID, accountID, act.At.Time, act.UserID, act.Action, act.Target,
-			act.Detail, act.Address, act.RequestID)
-		if err != nil {
-			return fmt.Errorf("note %s: %w", act.Action, err)
-		}
-		return nil
+		return act.note(ctx, tx, accountID)
 	})
+}
+
+// note adds the act to the audit log, in the transaction that does it.
+func (a *Act) note(ctx context.Context, tx pgx.Tx, accountID schema.ID) error {
+	_, err := tx.Exec(ctx, insertAct, a.AuditID, accountID, a.At.Time, a.UserID, a.Action, a.Target,
+		a.Detail, a.Address, a.RequestID)
+	if err != nil {
+		return fmt.Errorf("note %s: %w", a.Action, err)
+	}
+	return nil
 }
 
 const selectActs = `

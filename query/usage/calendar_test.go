@@ -4,7 +4,6 @@ import (
 	"errors"
 	"os"
 	"path/filepath"
-	"runtime"
 	"strings"
 	"testing"
 	"time"
@@ -110,13 +109,10 @@ func checkBuckets(t *testing.T, unit usage.Unit, from, to time.Time, loc *time.L
 	}
 }
 
-// zones lists the names of the time zones of Go's own copy.
+// zones lists the time zones that this machine names, or some odd ones.
 func zones(t *testing.T) []string {
 	t.Helper()
-	root := filepath.Join(runtime.GOROOT(), "lib", "time")
-	if _, err := os.Stat("/usr/share/zoneinfo"); err == nil {
-		root = "/usr/share/zoneinfo"
-	}
+	const root = "/usr/share/zoneinfo"
 	var names []string
 	err := filepath.WalkDir(root, func(path string, entry os.DirEntry, err error) error {
 		name := strings.TrimPrefix(path, root+"/")
@@ -125,10 +121,7 @@ func zones(t *testing.T) []string {
 		}
 		return nil
 	})
-	if err != nil {
-		t.Fatal(err)
-	}
-	if len(names) < 100 {
+	if err != nil || len(names) < 100 {
 		names = []string{"America/New_York", "Asia/Kolkata", "Australia/Lord_Howe", "Pacific/Apia", "America/St_Johns", "Asia/Kathmandu", "Pacific/Chatham"}
 	}
 	return names

@@ -65,18 +65,21 @@ SELECT $1, $2, $3, $4, $5, $6, $7, $8
 WHERE EXISTS (SELECT FROM events WHERE account_id = $2 AND session_id = $3)
 ON CONFLICT (account_id, session_id) WHERE revoked_at IS NULL DO NOTHING`
 
-// CreateShare makes share the link of its session, unless another one is in force
-// by then, and returns the one that is. It returns ErrNotFound when the account has
-// no such session.
-func (s *Store) CreateShare(ctx context.Context, share *Share, createdBy schema.ID) (Share, error) {
+// CreateShare makes share the link of its session and notes it as act, unless
+// another one is in force by then, and returns the one that is. It returns
+// ErrNotFound when the account has no such session.
+func (s *Store) CreateShare(ctx context.Context, share *Share, act *Act) (Share, error) {
 	now := share.CreatedAt.Time
 	err := s.write(ctx, share.AccountID, func(ctx context.Context, tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, endExpired, share.AccountID, share.SessionID, now); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, insertShare, share.ShareID, share.AccountID, share.SessionID, share.TokenSHA256,
-			share.IncludeMetadata, createdBy, now, timeOrNull(share.ExpiresAt))
-		return err
+		tag, err := tx.Exec(ctx, insertShare, share.ShareID, share.AccountID, share.SessionID, share.TokenSHA256,
+			share.IncludeMetadata, act.UserID, now, timeOrNull(share.ExpiresAt))
+		if err != nil || tag.RowsAffected() == 0 {
+			return err
+		}
+		return act.note(ctx, tx, share.AccountID)
 	})
 	if err != nil {
 		return Share{}, fmt.Errorf("create share link: %w", err)
@@ -95,11 +98,11 @@ const revokeShare = `
 UPDATE session_shares SET revoked_at = $3
 WHERE account_id = $1 AND session_id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)`
 
-// RevokeShare ends the link of a session. It returns ErrNotFound when none is in
-// force.
-func (s *Store) RevokeShare(ctx context.Context, accountID schema.ID, sessionID string, now time.Time) error {
-	err := s.write(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, revokeShare, accountID, sessionID, now)
+// RevokeShare ends the link of a session and notes it as act. It returns ErrNotFound
+// when none is in force.
+func (s *Store) RevokeShare(ctx context.Context, accountID schema.ID, sessionID string, act *Act) error {
+	err := s.Administer(ctx, accountID, act, func(ctx context.Context, tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, revokeShare, accountID, sessionID, act.At.Time)
 		if err == nil && tag.RowsAffected() == 0 {
 			return ErrNotFound
 		}
@@ -112,7 +115,7 @@ func (s *Store) RevokeShare(ctx context.Context, accountID schema.ID, sessionID 
 }
 
 // viewShare finds a link by its token's hash, and with it the account: it is the
-// one statement that does not name an account.
+// one statement that does not name an account, and runs without the role.
 const viewShare = `
 UPDATE session_shares SET views = views + $3, last_viewed_at = CASE WHEN $3 > 0 THEN $2 ELSE last_viewed_at END
 WHERE token_sha256 = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
@@ -123,7 +126,7 @@ RETURNING` + shareColumns
 // or revoked.
 func (s *Store) OpenShare(ctx context.Context, tokenSHA256 []byte, now time.Time, views int) (Share, error) {
 	var share Share
-	err := s.write(ctx, schema.ID{}, func(ctx context.Context, tx pgx.Tx) (err error) {
+	err := s.transact(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;", func(ctx context.Context, tx pgx.Tx) (err error) {
 		rows, _ := tx.Query(ctx, viewShare, tokenSHA256, now, views)
 		share, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Share])
 		return notFoundOr(err)

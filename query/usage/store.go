@@ -11,6 +11,7 @@ import (
 	"errors"
 	"fmt"
 	"strconv"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -31,6 +32,8 @@ var ErrTimeout = errors.New("the query took too long")
 type Store struct {
 	pool    *pgxpool.Pool
 	timeout time.Duration
+	// role is empty until it is known whether this installation has queryRole.
+	role atomic.Pointer[string]
 }
 
 // NewStore returns a Store on pool, which the caller owns. timeout bounds every
@@ -39,23 +42,74 @@ func NewStore(pool *pgxpool.Pool, timeout time.Duration) *Store {
 	return &Store{pool: pool, timeout: timeout}
 }
 
+// queryRole sees the rows of one account only, whatever a statement asks for. A
+// database whose user may not make roles lacks it; then the statements' own
+// conditions stand alone.
+const queryRole = "outlay_query"
+
+const mayTakeRole = `
+SELECT coalesce((
+	SELECT pg_has_role(current_user, r.oid, 'MEMBER') AND has_schema_privilege(r.oid, n.oid, 'USAGE')
+	FROM pg_roles r, pg_namespace n WHERE r.rolname = $1 AND n.nspname = 'tenant'), false)`
+
+// Guarded reports whether queryRole stands behind the statements.
+func (s *Store) Guarded(ctx context.Context) (bool, error) {
+	if role := s.role.Load(); role != nil {
+		return *role != "", nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), s.timeout)
+	defer cancel()
+	var may bool
+	if err := s.pool.QueryRow(ctx, mayTakeRole, queryRole).Scan(&may); err != nil {
+		return false, fmt.Errorf("look for role %s: %w", queryRole, err)
+	}
+	role := ""
+	if may {
+		role = queryRole
+	}
+	s.role.Store(&role)
+	return may, nil
+}
+
 // read runs f in a read-only transaction that sees one snapshot and belongs to
 // one account.
 func (s *Store) read(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
-	return s.transact(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;"+s.settings(accountID), f)
+	return s.transactAs(ctx, "BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY;", accountID, f)
+}
+
+// Within runs f in a read-only transaction of one account, for what other packages
+// read.
+func (s *Store) Within(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
+	return s.read(ctx, accountID, f)
 }
 
 // write runs f in a transaction that belongs to one account.
 func (s *Store) write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
-	return s.transact(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;"+s.settings(accountID), f)
+	return s.transactAs(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;", accountID, f)
+}
+
+// transactAs takes the role for one account, where there is one. Begin, timeout,
+// role and account are one round trip; nothing of it comes from a client.
+func (s *Store) transactAs(ctx context.Context, begin string, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
+	guarded, err := s.Guarded(ctx)
+	if err != nil {
+		return err
+	}
+	begin += "SET LOCAL outlay.account_id = '" + hex.EncodeToString(accountID[:]) + "';"
+	if guarded {
+		begin += "SET LOCAL ROLE " + queryRole + "; SET LOCAL search_path = tenant, public;"
+	}
+	return s.transact(ctx, begin, f)
 }
 
 // transact runs f between begin and a commit. A client that goes away does not
 // cancel a statement, which would close the connection; the statement timeout ends
-// it.
+// it. Statements are planned once: planning over months of chunks takes longer than
+// running, and so would compiling.
 func (s *Store) transact(ctx context.Context, begin string, f func(context.Context, pgx.Tx) error) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
 	defer cancel()
+	begin += "SET LOCAL plan_cache_mode = force_generic_plan; SET LOCAL jit = off; SET LOCAL statement_timeout = " + strconv.FormatInt(s.timeout.Milliseconds(), 10)
 	tx, err := s.pool.BeginTx(ctx, pgx.TxOptions{BeginQuery: begin})
 	if err != nil {
 		return fmt.Errorf("begin: %w", err)
@@ -66,15 +120,6 @@ func (s *Store) transact(ctx context.Context, begin string, f func(context.Conte
 		return timeoutOr(err)
 	}
 	return tx.Commit(ctx)
-}
-
-// settings go with BEGIN in one round trip: the timeout and the account, which
-// row-level security reads. Nothing of it comes from a client. Compiling a
-// statement takes longer than any of these runs.
-func (s *Store) settings(accountID schema.ID) string {
-	return "SET LOCAL statement_timeout = " + strconv.FormatInt(s.timeout.Milliseconds(), 10) + ";" +
-		"SET LOCAL jit = off;" +
-		"SET LOCAL outlay.account_id = '" + hex.EncodeToString(accountID[:]) + "'"
 }
 
 // queryCanceled is the SQLSTATE of a statement that the timeout ended.

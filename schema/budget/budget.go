@@ -119,24 +119,45 @@ func (b *Budget) Window(t time.Time) Window {
 		location = time.UTC
 	}
 	year, month, day := t.In(location).Date()
-	midnight := func(y int, m time.Month, d int) time.Time { return startOfDay(y, m, d, location) }
-	switch b.Period {
-	case Week:
-		weekday := (int(t.In(location).Weekday()) + 6) % 7
-		return Window{midnight(year, month, day-weekday), midnight(year, month, day-weekday+7)}
-	case Month:
-		return Window{midnight(year, month, 1), midnight(year, month+1, 1)}
+	w := b.windowOf(year, month, day, location)
+	if !t.Before(w.End) {
+		// The clock was put back over midnight: this day has been over before.
+		w = b.windowOf(year, month, day+1, location)
 	}
-	return Window{midnight(year, month, day), midnight(year, month, day+1)}
+	return w
 }
 
-// startOfDay returns the first moment of a day in UTC. Where a clock change skips
-// midnight that is the moment of the change.
-func startOfDay(y int, m time.Month, d int, location *time.Location) time.Time {
-	t := time.Date(y, m, d, 0, 0, 0, 0, location)
-	for t.Day() != time.Date(y, m, d, 12, 0, 0, 0, location).Day() {
-		// Go answers a skipped midnight with the hour before it.
-		t = t.Add(15 * time.Minute)
+// windowOf returns the period that a day of the calendar belongs to.
+func (b *Budget) windowOf(year int, month time.Month, day int, location *time.Location) Window {
+	noon := time.Date(year, month, day, 12, 0, 0, 0, time.UTC)
+	year, month, day = noon.Date()
+	start := func(y int, m time.Month, d int) time.Time { return startOfDay(y, m, d, location) }
+	switch b.Period {
+	case Week:
+		monday := day - (int(noon.Weekday())+6)%7
+		return Window{start(year, month, monday), start(year, month, monday+7)}
+	case Month:
+		return Window{start(year, month, 1), start(year, month+1, 1)}
 	}
-	return t.UTC()
+	return Window{start(year, month, day), start(year, month, day+1)}
+}
+
+// startOfDay returns, in UTC, the first moment at which the clock of a place shows
+// midnight of a day or later. Where a change of the clock skips midnight that is
+// the moment of the change, where midnight comes twice the first one.
+func startOfDay(y int, m time.Month, d int, location *time.Location) time.Time {
+	midnight := time.Date(y, m, d, 0, 0, 0, 0, time.UTC)
+	// No place is ahead of UTC by more than this.
+	for t := midnight.Add(-26 * time.Hour).In(location); ; {
+		_, offset := t.Zone()
+		_, changes := t.ZoneBounds()
+		at := midnight.Add(-time.Duration(offset) * time.Second)
+		if at.Before(t) {
+			at = t
+		}
+		if changes.IsZero() || at.Before(changes) {
+			return at.UTC()
+		}
+		t = changes
+	}
 }

@@ -85,9 +85,22 @@ func (s *Store) Get(ctx context.Context, scope Scope) (Budget, error) {
 	return b, nil
 }
 
-// OfAccount lists the caps of an account by name, the account's own first.
-func (s *Store) OfAccount(ctx context.Context, accountID schema.ID) ([]Budget, error) {
-	rows, _ := s.db.Query(ctx, selectBudget+` WHERE account_id = $1 ORDER BY agent`, accountID)
+const pageOfBudgets = selectBudget + `
+WHERE account_id = $1 AND ($2::text IS NULL OR agent COLLATE "C" > $2)
+ORDER BY agent COLLATE "C" LIMIT $3`
+
+// Page lists up to limit caps of an account by name, the account's own first. With
+// after it begins behind the cap of that agent.
+func (s *Store) Page(ctx context.Context, accountID schema.ID, after *string, limit int) ([]Budget, error) {
+	rows, _ := s.db.Query(ctx, pageOfBudgets, accountID, after, limit)
+	return collect(rows)
+}
+
+const budgetsOfAgents = selectBudget + ` WHERE account_id = $1 AND agent = ANY($2)`
+
+// OfAgents lists the caps that these agents of an account have, in no order.
+func (s *Store) OfAgents(ctx context.Context, accountID schema.ID, agents []string) ([]Budget, error) {
+	rows, _ := s.db.Query(ctx, budgetsOfAgents, accountID, agents)
 	return collect(rows)
 }
 
@@ -105,35 +118,67 @@ func collect(rows pgx.Rows) ([]Budget, error) {
 	return budgets, nil
 }
 
-// State is where a cap stands in a period.
+// State is where a cap stands in a period. An amount that is larger than NanoUSD
+// can hold is the largest that it can.
 type State struct {
 	// Spent is the cost of the stored events of the period since its last reset.
 	Spent schema.NanoUSD
 	// Leased is what ingest holds or has accepted and is not stored yet.
 	Leased schema.NanoUSD
-	// Refused events and what they would have cost, in the period.
+	// Refused events and what they would have cost, in the period. Of an account
+	// they are all that were refused, because of its own cap or of an agent's.
 	RefusedEvents int64
 	RefusedCost   schema.NanoUSD
-	ResetAt       *time.Time
+	// ResetAt and ResetBy are of the last reset in the period; nil without one.
+	// ResetBy is nil also when no user did it.
+	ResetAt *time.Time
+	ResetBy *schema.ID
 }
 
-const selectState = `
-SELECT budget_spent($1, $2, $3, $4)::bigint, budget_leased($1, $2, $3)::bigint,
-  (SELECT coalesce(sum(events), 0)::bigint FROM refused_events r
-   WHERE r.account_id = $1 AND ($2 = '' OR r.agent = $2) AND r.bucket >= $3 AND r.bucket < $4),
-  (SELECT coalesce(sum(cost_nano_usd), 0)::bigint FROM refused_events r
-   WHERE r.account_id = $1 AND ($2 = '' OR r.agent = $2) AND r.bucket >= $3 AND r.bucket < $4),
-  (SELECT max(at) FROM budget_resets r WHERE r.account_id = $1 AND r.agent = $2 AND r.period_start = $3)`
+const selectStates = `
+SELECT least(budget_spent($1, q.agent, q.start, q.finish), 9223372036854775807)::bigint AS spent,
+  least(budget_leased($1, q.agent, q.start), 9223372036854775807)::bigint AS leased,
+  refused.events AS refused_events, refused.cost AS refused_cost, reset.at AS reset_at, reset.by_user AS reset_by
+FROM unnest($2::text[], $3::timestamptz[], $4::timestamptz[]) WITH ORDINALITY AS q (agent, start, finish, n)
+CROSS JOIN LATERAL (
+  SELECT coalesce(sum(events), 0)::bigint AS events, least(coalesce(sum(cost_nano_usd), 0), 9223372036854775807)::bigint AS cost
+  FROM (
+    SELECT events, cost_nano_usd FROM refused_events r
+    WHERE r.account_id = $1 AND r.agent = q.agent AND r.bucket >= q.start AND r.bucket < q.finish
+    UNION ALL
+    SELECT events, cost_nano_usd FROM refused_events r
+    WHERE q.agent = '' AND r.account_id = $1 AND r.bucket >= q.start AND r.bucket < q.finish
+  ) AS rows
+) AS refused
+LEFT JOIN LATERAL (
+  SELECT at, by_user FROM budget_resets r
+  WHERE r.account_id = $1 AND r.agent = q.agent AND r.period_start = q.start
+  ORDER BY at DESC LIMIT 1
+) AS reset ON true
+ORDER BY q.n`
+
+// States returns where caps of one account stand, each in the period of the same
+// index, with one question to the database.
+func (s *Store) States(ctx context.Context, accountID schema.ID, agents []string, windows []Window) ([]State, error) {
+	starts, ends := make([]time.Time, len(windows)), make([]time.Time, len(windows))
+	for i, w := range windows {
+		starts[i], ends[i] = w.Start, w.End
+	}
+	rows, _ := s.db.Query(ctx, selectStates, accountID, agents, starts, ends)
+	states, err := pgx.CollectRows(rows, pgx.RowToStructByName[State])
+	if err != nil {
+		return nil, fmt.Errorf("read state of %d budgets: %w", len(agents), err)
+	}
+	return states, nil
+}
 
 // State returns where a cap stands in the period w.
 func (s *Store) State(ctx context.Context, scope Scope, w Window) (State, error) {
-	var st State
-	err := s.db.QueryRow(ctx, selectState, scope.AccountID, scope.Agent, w.Start, w.End).
-		Scan(&st.Spent, &st.Leased, &st.RefusedEvents, &st.RefusedCost, &st.ResetAt)
+	states, err := s.States(ctx, scope.AccountID, []string{scope.Agent}, []Window{w})
 	if err != nil {
-		return State{}, fmt.Errorf("read budget state: %w", err)
+		return State{}, err
 	}
-	return st, nil
+	return states[0], nil
 }
 
 const resetBudget = `SELECT reset_budget($1, $2, $3, $4, $5)::text`

@@ -21,6 +21,7 @@ import (
 func TestSumsAreExactAtAnyMoment(t *testing.T) {
 	t.Parallel()
 	db := schematest.DatabaseOf(t, migrations.Community)
+	conn := still(t, db)
 	const steps = 24
 	now := time.Now().Add(-10 * day).Truncate(time.Hour)
 	for range steps {
@@ -46,7 +47,6 @@ func TestSumsAreExactAtAnyMoment(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	conn := connect(t, db)
 	settleAll(t, conn)
 	checkUsage(t, conn)
 }

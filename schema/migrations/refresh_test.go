@@ -31,7 +31,7 @@ func event(at time.Time) testEvent { return testEvent{At: at, Account: 1, Agent:
 func TestRefreshLateBringsLateEventsIn(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := connect(t, db)
+		conn := still(t, db)
 		at := time.Now().Add(-50 * time.Hour)
 		insert(t, conn, event(at), event(at.Add(25*time.Hour)))
 		settleAll(t, conn)
@@ -61,7 +61,7 @@ func TestRefreshLateKeepsWhatIsNotedAgain(t *testing.T) {
 func TestRefreshLatePassesOverNotesInUse(t *testing.T) {
 	t.Parallel()
 	db := schematest.DatabaseOf(t, migrations.Community)
-	conn, processor := connect(t, db), connect(t, db)
+	conn, processor := still(t, db), connect(t, db)
 	at := time.Now().Add(-3 * time.Hour)
 	insert(t, conn, event(at))
 	exec(t, processor, `begin`)
@@ -80,7 +80,7 @@ func TestRefreshLatePassesOverNotesInUse(t *testing.T) {
 func TestRefreshLateRunsOnce(t *testing.T) {
 	t.Parallel()
 	db := schematest.DatabaseOf(t, migrations.Community)
-	conn, other := connect(t, db), connect(t, db)
+	conn, other := still(t, db), connect(t, db)
 	insert(t, conn, event(time.Now().Add(-3*time.Hour)))
 	exec(t, other, `select pg_advisory_lock($1)`, migrations.RefreshLock)
 	if n := refreshLate(t, conn); n != 0 || notes(t, conn) != 1 {
@@ -105,7 +105,7 @@ from _timescaledb_catalog.continuous_agg where user_view_name = 'usage_hourly'`
 func TestRefreshLateGivesWayToAPolicy(t *testing.T) {
 	t.Parallel()
 	db := schematest.DatabaseOf(t, migrations.Community)
-	conn, policy := connect(t, db), connect(t, db)
+	conn, policy := still(t, db), connect(t, db)
 	insert(t, conn, event(time.Now().Add(-5*time.Hour)))
 	exec(t, conn, pretendRefresh, int32(policy.PgConn().PID()))
 	if n := refreshLate(t, conn); n != 0 || notes(t, conn) != 1 {
@@ -121,7 +121,7 @@ func TestRefreshLateGivesWayToAPolicy(t *testing.T) {
 // A policy that is due would fail on meeting a refresh, so it goes first; one whose time is long past runs no more.
 func TestRefreshLateLetsADuePolicyGoFirst(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	insert(t, conn, event(time.Now().Add(-5*time.Hour)))
 	job := column[int32](t, conn, selectRefreshJobs)[0]
 	exec(t, conn, `select alter_job($1, next_start => now() + interval '1 second')`, job)
@@ -137,7 +137,7 @@ func TestRefreshLateLetsADuePolicyGoFirst(t *testing.T) {
 // Refreshing a bucket above the watermark raises the watermark: what lies between must not go missing.
 func TestRefreshLateLeavesNoGapBelowTheWatermark(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	now := time.Now()
 	insert(t, conn, event(now.Add(-5*day)))
 	settleAll(t, conn)
@@ -155,7 +155,7 @@ func TestRefreshLateLeavesNoGapBelowTheWatermark(t *testing.T) {
 // What is young enough to get events that are not late is not materialised, at any level.
 func TestRefreshLateMaterializesNothingYoung(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	at := time.Now().Add(-62 * time.Minute)
 	insert(t, conn, event(at), event(at.Add(-4*time.Hour)))
 	settleAll(t, conn)
@@ -178,7 +178,7 @@ where user_view_name = $1`
 // Events may arrive for days that the columnstore holds already.
 func TestRefreshLateOverTheColumnstore(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	now := time.Now()
 	insert(t, conn, randomEvents(300, now.Add(-20*day), now.Add(-10*day))...)
 	settleAll(t, conn)
@@ -194,7 +194,7 @@ func TestRefreshLateOverTheColumnstore(t *testing.T) {
 // A database that was down for longer than the refresh window catches up before its policies pass over what it had left.
 func TestUpCatchesUpAfterALongPause(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	stopped := time.Now().Add(-60 * day)
 	insert(t, conn, event(stopped.Add(-3*time.Hour)))
 	for _, l := range []string{"usage_15m", "usage_hourly", "usage_daily"} {

@@ -26,7 +26,7 @@ func usage(t *testing.T, conn *pgx.Conn) map[string][]string {
 // comes in for the time that was dropped.
 func TestRetentionKeepsTheSums(t *testing.T) {
 	t.Parallel()
-	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	up(t, conn, migrations.Options{RawRetention: 90 * day})
 	old := time.Now().Add(-100 * day)
 	insert(t, conn, randomEvents(300, old.Add(-5*day), old)...)
@@ -62,7 +62,7 @@ func TestRetentionKeepsTheSums(t *testing.T) {
 func TestRefreshWindowMayNotReachDroppedEvents(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := connect(t, db)
+		conn := still(t, db)
 		up(t, conn, migrations.Options{RawRetention: 60 * day})
 		up(t, conn, migrations.Options{}) // From now on all is kept.
 		opt := migrations.Options{RefreshWindow: 61 * day, RawRetention: 365 * day, Log: quiet}
@@ -81,7 +81,7 @@ func TestRefreshWindowMayNotReachDroppedEvents(t *testing.T) {
 func TestDropExpired(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := connect(t, db)
+		conn := still(t, db)
 		now := time.Now()
 		insert(t, conn, event(now.Add(-100*day)), event(now.Add(-95*day)), event(now.Add(-80*day)), event(now))
 		drop := func() int {

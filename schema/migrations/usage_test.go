@@ -91,7 +91,7 @@ order by array_position(array['usage_15m', 'usage_hourly', 'usage_daily']::name[
 func TestUsageIsTheSumOfTheEvents(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := connect(t, db)
+		conn := still(t, db)
 		now := time.Now()
 		insert(t, conn, randomEvents(500, now.Add(-4*day), now)...)
 		checkUsage(t, conn)
@@ -129,7 +129,7 @@ where a.view_name = $1`
 func TestUsageIsReadFromAggregates(t *testing.T) {
 	t.Parallel()
 	db := schematest.DatabaseOf(t, migrations.Community)
-	conn := connect(t, db)
+	conn := still(t, db)
 	now := time.Now()
 	insert(t, conn, randomEvents(500, now.Add(-20*day), now.Add(-3*day))...)
 	settleAll(t, conn)

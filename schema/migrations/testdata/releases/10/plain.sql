@@ -220,8 +220,8 @@ comment on column spend.cost_nano_usd is 'Sum in 10^-9 US dollars.';;
 
 -- Percentiles have to be summed over any group and any range of time, without an extension that may not be there. So a
 -- histogram is one numeric: each of its 93 slots is twelve decimal digits, four slots to each doubling of the latency, and
--- sum() adds histograms exactly. Measured over 2 million events it costs 0.07 us an event on top of the other sums, where a
--- column for each slot or an aggregate over arrays cost ten times that, and five to forty times as much when summed again.
+-- sum() adds histograms exactly. Measured over 2 million events it costs 0.13 us an event beside the other sums, where 64
+-- counting columns cost 1.2 us and an aggregate over arrays 1.6 us; summed again it costs a sixth of the columns.
 
 -- Not strict, or it would not be inlined. Null falls through every branch to null.
 create function latency_histogram(latency_ms bigint) returns numeric

@@ -1,0 +1,171 @@
+package ingest
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"log/slog"
+	"testing"
+	"time"
+	"unicode/utf8"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/wire"
+)
+
+// fuzzServer judges events without Kafka.
+func fuzzServer() *Server {
+	return &Server{
+		cfg: DefaultConfig(), caps: noCaps{}, prices: defaultPrices, now: time.Now, recent: newRecent(0, time.Now),
+		log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()),
+	}
+}
+
+var fuzzAccount = schema.ID{15: 1}
+
+// judge holds what must be true of any outcome: a refusal is the client's fault and
+// says so in JSON; an event that is accepted answers JSON, survives the wire, and
+// has nothing that the database or a page would choke on.
+func judge(t *testing.T, o outcome) {
+	t.Helper()
+	if o.err != nil {
+		judgeProblem(t, o.err)
+		return
+	}
+	if answer := appendResult(nil, o.admission); !json.Valid(answer) {
+		t.Errorf("the answer is not JSON: %q", answer)
+	}
+	var again schema.Event
+	if err := wire.Decode(wire.Append(nil, o.event), &again); err != nil {
+		t.Fatalf("the wire refuses the event: %v", err)
+	}
+	if diff := cmp.Diff(*o.event, again); diff != "" {
+		t.Errorf("the event differs behind the wire (-want +got):\n%s", diff)
+	}
+	judgeEvent(t, o.event)
+}
+
+func judgeProblem(t *testing.T, err error) {
+	t.Helper()
+	var p *problem.Problem
+	if !errors.As(err, &p) || p.Code == problem.Internal {
+		t.Fatalf("a client can cause an internal error: %v", err)
+	}
+	if body := p.JSON("req"); !json.Valid(body) || !utf8.Valid(body) {
+		t.Errorf("the problem is not JSON: %q", body)
+	}
+}
+
+func judgeEvent(t *testing.T, e *schema.Event) {
+	t.Helper()
+	for _, text := range append([]string{e.Agent, e.Provider, e.Model, e.SessionID, e.ErrorType, e.Step, e.UserID, e.IdempotencyKey, e.PriceID}, e.Tags...) {
+		if fault := schema.TextFault(text, 260); fault != "" {
+			t.Errorf("accepted text %q %s", text, fault)
+		}
+	}
+	for _, n := range []int64{e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens} {
+		if n < 0 || n > schema.MaxCount {
+			t.Errorf("accepted count %d", n)
+		}
+	}
+	if e.CacheReadTokens+e.CacheWriteTokens+e.CacheWrite1hTokens > e.InputTokens || e.ReasoningTokens > e.OutputTokens {
+		t.Errorf("accepted parts above their total: %+v", e)
+	}
+	if e.Cost < 0 || e.Cost > schema.MaxEventCost {
+		t.Errorf("accepted cost %s", e.Cost)
+	}
+	if e.Metadata != nil && (!json.Valid(e.Metadata) || !utf8.Valid(e.Metadata) || len(e.Metadata) > schema.MaxMetadataBytes) {
+		t.Errorf("accepted metadata %q", e.Metadata)
+	}
+	if e.Breakdown != nil && !json.Valid(e.Breakdown) {
+		t.Errorf("breakdown %q", e.Breakdown)
+	}
+}
+
+// seedBodies gives a fuzzer every body of the table of hostile ones that is short.
+func seedBodies(f *testing.F) {
+	f.Helper()
+	for _, c := range singles() {
+		if len(c.body) < 4096 {
+			f.Add([]byte(c.body))
+		}
+	}
+}
+
+func FuzzTrack(f *testing.F) {
+	seedBodies(f)
+	s := fuzzServer()
+	f.Fuzz(func(t *testing.T, body []byte) { judge(t, s.prepare(t.Context(), body, fuzzAccount)) })
+}
+
+func FuzzBatchArray(f *testing.F) {
+	for _, c := range batches() {
+		if len(c.body) < 4096 {
+			f.Add([]byte(c.body))
+		}
+	}
+	fuzzBatch(f, splitArray)
+}
+
+func FuzzBatchLines(f *testing.F) {
+	seedBodies(f)
+	f.Add([]byte("{\"agent\":\"a\"}\r\n\n{\"agent\":\"b\"}"))
+	fuzzBatch(f, splitLines)
+}
+
+// fuzzBatch also holds that an event is judged in a batch as it is alone.
+func fuzzBatch(f *testing.F, split splitter) {
+	f.Helper()
+	s := fuzzServer()
+	f.Fuzz(func(t *testing.T, body []byte) {
+		texts, err := split(bytes.NewBuffer(bytes.Clone(body)))
+		if err != nil {
+			judgeProblem(t, err)
+			return
+		}
+		if len(texts) < 1 || len(texts) > maxBatchEvents {
+			t.Fatalf("a batch of %d events", len(texts))
+		}
+		for _, text := range texts {
+			judge(t, s.prepare(t.Context(), text, fuzzAccount))
+		}
+	})
+}
+
+func FuzzUsage(f *testing.F) {
+	for _, usage := range []string{
+		`{"prompt_tokens":12,"completion_tokens":1,"total_tokens":399,"prompt_tokens_details":{"cached_tokens":3},"completion_tokens_details":{"reasoning_tokens":386}}`,
+		`{"input_tokens":21,"cache_creation_input_tokens":188,"cache_read_input_tokens":1000,"output_tokens":393,"cache_creation":{"ephemeral_5m_input_tokens":88,"ephemeral_1h_input_tokens":100}}`,
+		`{"input_tokens":328,"input_tokens_details":{"cached_tokens":200},"output_tokens":52,"output_tokens_details":{"reasoning_tokens":30}}`,
+		`{"promptTokenCount":100,"candidatesTokenCount":20,"thoughtsTokenCount":30,"cachedContentTokenCount":40,"toolUsePromptTokenCount":5}`,
+		`{"billed_units":{"input_tokens":5.0,"output_tokens":418},"tokens":{"input_tokens":71}}`,
+		`{"inputTokens":30,"outputTokens":628,"cacheReadInputTokens":60,"cacheWriteInputTokens":40,"cacheDetails":[{"ttl":"1h","inputTokens":15},7]}`,
+		`{}`, `null`, `[]`, `{"prompt_tokens":9007199254740991,"completion_tokens":9007199254740991,"completion_tokens_details":{"reasoning_tokens":9007199254740991}}`,
+	} {
+		f.Add([]byte(usage))
+	}
+	s := fuzzServer()
+	f.Fuzz(func(t *testing.T, usage []byte) {
+		for _, provider := range []string{"", "openai", "anthropic"} {
+			body := append([]byte(`{"agent":"a","model":"gpt-4o","provider":"`+provider+`","usage":`), usage...)
+			judge(t, s.prepare(t.Context(), append(body, '}'), fuzzAccount))
+		}
+	})
+}
+
+func FuzzMetadata(f *testing.F) {
+	for _, c := range hostileMetadata {
+		if len(c.value) < 4096 {
+			f.Add([]byte(c.value))
+		}
+	}
+	s := fuzzServer()
+	f.Fuzz(func(t *testing.T, metadata []byte) {
+		body := append([]byte(`{"agent":"a","metadata":`), metadata...)
+		judge(t, s.prepare(t.Context(), append(body, '}'), fuzzAccount))
+	})
+}

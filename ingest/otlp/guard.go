@@ -1,0 +1,176 @@
+package otlp
+
+import (
+	"bytes"
+	"errors"
+	"io"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"google.golang.org/protobuf/encoding/protowire"
+)
+
+// Limits of a request. The bytes of the body are bounded by the caller; these
+// bound what its bytes may grow to in memory: an empty span has two bytes on the
+// wire and three hundred once it was read.
+const (
+	// MaxSpans is the most spans of a request, of any kind. The batches of the
+	// SDKs have 512, those of the Collector 8192.
+	MaxSpans = 10_000
+	// MaxNodes bounds spans, attributes, events, links and elements of arrays
+	// together.
+	MaxNodes = 200_000
+	// MaxDepth bounds how deep messages and JSON values may be nested.
+	MaxDepth = 100
+)
+
+// What Read refuses a request for.
+var (
+	ErrMalformed = errors.New("not an OTLP trace export")
+	ErrTooMany   = errors.New("too many spans or attributes")
+	ErrTooDeep   = errors.New("nested too deep")
+)
+
+// message is a kind of OTLP's protobuf messages that others are nested in.
+type message int
+
+const (
+	leaf message = iota
+	exportRequest
+	resourceSpans
+	resource
+	scopeSpans
+	scope
+	span
+	spanEvent
+	spanLink
+	keyValue
+	anyValue
+	arrayValue
+	keyValueList
+)
+
+// nested returns the kind of message that the field holds, or leaf.
+func (m message) nested(field protowire.Number) message {
+	switch m {
+	case exportRequest:
+		return pick(field, 1, resourceSpans)
+	case resourceSpans:
+		return pick(field, 1, resource) + pick(field, 2, scopeSpans)
+	case resource:
+		return pick(field, 1, keyValue)
+	case scopeSpans:
+		return pick(field, 1, scope) + pick(field, 2, span)
+	case scope:
+		return pick(field, 3, keyValue)
+	case span:
+		return pick(field, 9, keyValue) + pick(field, 11, spanEvent) + pick(field, 13, spanLink)
+	case spanEvent:
+		return pick(field, 3, keyValue)
+	case spanLink:
+		return pick(field, 4, keyValue)
+	case keyValue:
+		return pick(field, 2, anyValue)
+	case anyValue:
+		return pick(field, 5, arrayValue) + pick(field, 6, keyValueList)
+	case arrayValue:
+		return pick(field, 1, anyValue)
+	case keyValueList:
+		return pick(field, 1, keyValue)
+	case leaf:
+	}
+	return leaf
+}
+
+func pick(field, wanted protowire.Number, m message) message {
+	if field == wanted {
+		return m
+	}
+	return leaf
+}
+
+// check refuses a body that is beyond the limits before any of it is built.
+func check(body []byte, e Encoding) error {
+	var g guard
+	if e == JSON {
+		return g.json(body)
+	}
+	return g.protobuf(body, exportRequest, 0)
+}
+
+// guard counts what a body would become, before it does.
+type guard struct{ nodes, spans int }
+
+// protobuf walks a message of the given kind. It copies nothing and keeps nothing.
+func (g *guard) protobuf(body []byte, m message, depth int) error {
+	if depth > MaxDepth {
+		return ErrTooDeep
+	}
+	for len(body) > 0 {
+		field, kind, n := protowire.ConsumeTag(body)
+		if n < 0 {
+			return ErrMalformed
+		}
+		body = body[n:]
+		if kind != protowire.BytesType {
+			if n = protowire.ConsumeFieldValue(field, kind, body); n < 0 {
+				return ErrMalformed
+			}
+			body = body[n:]
+			continue
+		}
+		value, n := protowire.ConsumeBytes(body)
+		if n < 0 {
+			return ErrMalformed
+		}
+		body = body[n:]
+		if err := g.message(value, m.nested(field), depth); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (g *guard) message(value []byte, m message, depth int) error {
+	if m == leaf {
+		return nil
+	}
+	if m == span {
+		g.spans++
+	}
+	g.nodes++
+	if g.nodes > MaxNodes || g.spans > MaxSpans {
+		return ErrTooMany
+	}
+	return g.protobuf(value, m, depth+1)
+}
+
+// json walks a body of JSON. Its strictness is that of the other endpoints:
+// invalid UTF-8, duplicate names and trailing data are errors.
+func (g *guard) json(body []byte) error {
+	d := jsontext.NewDecoder(bytes.NewReader(body))
+	if d.PeekKind() != '{' {
+		return ErrMalformed
+	}
+	for {
+		around, _ := d.StackIndex(d.StackDepth())
+		token, err := d.ReadToken()
+		if err != nil {
+			return ErrMalformed
+		}
+		if around == '[' && token.Kind() != ']' {
+			g.nodes++
+		}
+		switch depth := d.StackDepth(); {
+		case g.nodes > MaxNodes:
+			return ErrTooMany
+		case depth > MaxDepth:
+			return ErrTooDeep
+		case depth == 0:
+			_, err = d.ReadToken()
+			if errors.Is(err, io.EOF) {
+				return nil
+			}
+			return ErrMalformed
+		}
+	}
+}

@@ -1,0 +1,167 @@
+package ingest
+
+import (
+	"encoding/binary"
+	"hash/maphash"
+	"math"
+	"sync"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// recentFor is how long an idempotency key stands for its event.
+const recentFor = 24 * time.Hour
+
+// recentWays is how many keys share the places that their hash selects.
+const recentWays = 8
+
+// recent remembers events with an idempotency key that Kafka has acknowledged,
+// never others, so that a retry is answered as the first was and neither written
+// nor charged again. Its size is fixed: a new key pushes out the oldest of the few
+// that it shares its places with. What is forgotten, and what other replicas took,
+// is recorded once all the same: the processor sees to it. It is safe for
+// concurrent use.
+type recent struct {
+	seed maphash.Seed
+	now  func() time.Time
+
+	mu   sync.Mutex
+	sets []*recentSet // made when first needed; none when nothing is remembered
+	size int
+}
+
+type recentSet [recentWays]remembered
+
+// remembered is what a retry does not say itself. The zero value is a free place.
+type remembered struct {
+	id          schema.ID
+	fingerprint uint64
+	until       int64 // Unix seconds
+	cost        schema.NanoUSD
+	source      schema.CostSource
+	priceID     string // of the price book, not a copy
+}
+
+// newRecent returns one that remembers about limit keys.
+func newRecent(limit int, now func() time.Time) *recent {
+	return &recent{seed: maphash.MakeSeed(), now: now, sets: make([]*recentSet, (limit+recentWays-1)/recentWays)}
+}
+
+// set returns where an id is kept if anywhere. The id is a hash itself.
+func (r *recent) set(id schema.ID) **recentSet {
+	if len(r.sets) == 0 {
+		return nil
+	}
+	return &r.sets[binary.BigEndian.Uint32(id[:])%uint32(len(r.sets))]
+}
+
+// find returns what was recorded under the key that id stands for. A key that was
+// used for something else is a problem.
+func (r *recent) find(id schema.ID, fingerprint uint64) (m remembered, ok bool, err error) {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set(id)
+	if set == nil || *set == nil {
+		return remembered{}, false, nil
+	}
+	for _, m := range *set {
+		if m.id != id || r.now().Unix() >= m.until {
+			continue
+		}
+		if m.fingerprint != fingerprint {
+			return remembered{}, false, problem.FromFaults(schema.Faults{{
+				Field:   "idempotency_key",
+				Message: "was used for another event before; use a new key for each event, and the same only to send that event again",
+			}})
+		}
+		return m, true, nil
+	}
+	return remembered{}, false, nil
+}
+
+// remember keeps what Kafka has acknowledged.
+func (r *recent) remember(a admission) {
+	e := a.event
+	if e.IdempotencyKey == "" {
+		return
+	}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	set := r.set(e.ID)
+	if set == nil {
+		return
+	}
+	if *set == nil {
+		*set = new(recentSet)
+	}
+	now := r.now()
+	oldest := &(*set)[0]
+	for i := range *set {
+		m := &(*set)[i]
+		if m.id == e.ID && m.until > now.Unix() {
+			return // Two came at once, and the one that is stored came first.
+		}
+		if m.until < oldest.until {
+			oldest = m
+		}
+	}
+	if oldest.id.IsZero() {
+		r.size++
+	}
+	*oldest = remembered{
+		id: e.ID, fingerprint: a.fingerprint, until: now.Add(recentFor).Unix(),
+		cost: e.Cost, source: e.Source, priceID: e.PriceID,
+	}
+}
+
+// entries is how many keys are held, those included that are over.
+func (r *recent) entries() int {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.size
+}
+
+// fingerprint stands for everything that a client says of an event, save its key.
+// How it is spelt does not matter.
+func (r *request) fingerprint(seed maphash.Seed) uint64 {
+	var h maphash.Hash
+	h.SetSeed(seed)
+	for _, t := range [...]string{
+		r.agent.value, r.model.value, r.provider.value, r.sessionID.value, r.step.value, r.parent.value, r.userID.value,
+		r.status.value, r.errorType.value, r.accounting.value,
+	} {
+		writeText(&h, t)
+	}
+	for _, c := range [...]optionalCount{
+		r.input, r.output, r.cacheRead, r.cacheWrite, r.cacheHour, r.reasoning, r.latency,
+	} {
+		n := c.value
+		if !c.given() {
+			n = -1
+		}
+		maphash.WriteComparable(&h, n)
+	}
+	cost := schema.NanoUSD(-1)
+	if r.costGiven {
+		cost = r.cost
+	}
+	maphash.WriteComparable(&h, cost)
+	at := int64(math.MinInt64)
+	if !r.time.IsZero() {
+		at = r.time.UnixMicro()
+	}
+	maphash.WriteComparable(&h, at)
+	for _, tag := range r.tags {
+		writeText(&h, tag)
+	}
+	_, _ = h.Write(r.metadata)
+	return h.Sum64()
+}
+
+// writeText writes a text so that its end can be told.
+func writeText(h *maphash.Hash, text string) {
+	maphash.WriteComparable(h, len(text))
+	_, _ = h.WriteString(text)
+}

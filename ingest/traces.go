@@ -1,0 +1,144 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/outlayhq/outlay/ingest/otlp"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// traces answers POST /v1/traces, where an OpenTelemetry exporter sends its spans
+// by itself. The spans that are calls of models become events, each judged alone;
+// all others are left out. Unlike the other endpoints it answers as OTLP says, in
+// the encoding of the request.
+func (s *Server) traces(c *gin.Context) error {
+	encoding, known := otlp.EncodingOf(c.Request.Header.Get("Content-Type"))
+	body, err := s.export(c, encoding, known)
+	if err != nil {
+		s.refuseExport(c, encoding, err)
+		return nil
+	}
+	replyExport(c.Writer, encoding, http.StatusOK, body)
+	return nil
+}
+
+// export records the calls of a request and returns the answer to it.
+func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]byte, error) {
+	credential, err := s.authenticate(c.Request)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.limit(c, credential); err != nil {
+		return nil, err
+	}
+	if !known {
+		return nil, problem.New(problem.UnsupportedMediaType, "Send spans with Content-Type: application/x-protobuf or application/json.")
+	}
+	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBatchBytes)
+	if err != nil {
+		return nil, err
+	}
+	spans, err := otlp.Read(body.Bytes(), encoding)
+	releaseBody(body)
+	if err != nil {
+		return nil, exportProblem(err)
+	}
+	if err := s.limitCalls(c, credential, len(spans.Calls)); err != nil {
+		return nil, err
+	}
+	outcomes := make([]outcome, len(spans.Calls))
+	for i := range spans.Calls {
+		outcomes[i] = s.prepareCall(c.Request.Context(), &spans.Calls[i], credential.AccountID)
+	}
+	s.recordBatch(outcomes)
+	if err := unclear(outcomes); err != nil {
+		return nil, err
+	}
+	return s.summary(encoding, spans, outcomes), nil
+}
+
+// limitCalls counts calls, and no other spans, against the account's plan. One was
+// counted before the body was read.
+func (s *Server) limitCalls(c *gin.Context, who account.Credential, n int) error {
+	if n == 0 {
+		s.limits.Return(who.AccountID, 1)
+	}
+	return s.limitRest(c, who, n)
+}
+
+func exportProblem(err error) error {
+	switch {
+	case errors.Is(err, otlp.ErrTooMany):
+		return problem.New(problem.TooLarge, fmt.Sprintf(
+			"A request may have at most %d spans, and %d attributes, events and links together. Send smaller batches.", otlp.MaxSpans, otlp.MaxNodes))
+	case errors.Is(err, otlp.ErrTooDeep):
+		return problem.New(problem.Invalid, fmt.Sprintf("The body may be nested at most %d deep, attributes included.", otlp.MaxDepth))
+	}
+	return problem.New(problem.Invalid, "The body is not an ExportTraceServiceRequest in the encoding that Content-Type says.")
+}
+
+// prepareCall makes the event of a call and charges its caps, as prepare does with
+// an event of a batch.
+func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schema.ID) outcome {
+	r := requestOf(call, account)
+	faults := call.Faults
+	r.finish(&faults)
+	if len(faults) > 0 {
+		return outcome{err: problem.FromFaults(faults)}
+	}
+	a, err := s.admit(ctx, r, account)
+	return outcome{a, err}
+}
+
+// requestOf returns the request that a client would have sent for the call.
+func requestOf(call *otlp.Call, account schema.ID) *request {
+	r := &request{
+		agent:          given(call.Agent),
+		model:          given(call.Model),
+		provider:       given(call.Provider),
+		sessionID:      given(call.SessionID),
+		step:           given(call.Step),
+		errorType:      given(call.ErrorType),
+		idempotencyKey: given(call.Key),
+		input:          optionalCount{call.Input.Value, call.Input.Name},
+		output:         optionalCount{call.Output.Value, call.Output.Name},
+		cacheRead:      optionalCount{call.CacheRead.Value, call.CacheRead.Name},
+		cacheWrite:     optionalCount{call.CacheWrite.Value, call.CacheWrite.Name},
+		reasoning:      optionalCount{call.Reasoning.Value, call.Reasoning.Name},
+	}
+	if call.Failed {
+		r.status = given(string(schema.StatusError))
+	}
+	if !call.Start.IsZero() {
+		r.timestamp = given(call.Start.Format(time.RFC3339Nano))
+	}
+	if call.LatencyMS != schema.NoLatency {
+		r.latency = optionalCount{call.LatencyMS, "latency_ms"}
+	}
+	if call.ParentKey != "" {
+		r.parent = given(schema.KeyedEventID(account, call.ParentKey).Text(schema.EventPrefix))
+	}
+	return r
+}
+
+func given(text string) optionalText { return optionalText{text, text != ""} }
+
+// unclear returns the first error that says nothing about the event itself. Then
+// the exporter has to send all of the request again; what is recorded already is
+// known by its span id.
+func unclear(outcomes []outcome) error {
+	for _, o := range outcomes {
+		if o.err != nil && problem.From(o.err).Code == problem.Internal {
+			return o.err
+		}
+	}
+	return nil
+}

@@ -1,0 +1,95 @@
+package ingest
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"net/http"
+	"strconv"
+	"strings"
+
+	"github.com/gin-gonic/gin"
+
+	"github.com/outlayhq/outlay/ingest/otlp"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// maxReasons is how many spans the message of a partial success speaks of.
+const maxReasons = 3
+
+// summary counts the spans and returns the answer that tells of the refused ones.
+func (s *Server) summary(encoding otlp.Encoding, spans otlp.Export, outcomes []outcome) []byte {
+	rejected := 0
+	var reasons strings.Builder
+	for i, o := range outcomes {
+		if o.err == nil {
+			continue
+		}
+		p := problem.From(o.err)
+		s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
+		if rejected++; rejected <= maxReasons {
+			fmt.Fprintf(&reasons, " Span %s: %s", spans.Calls[i].Key, reason(p))
+		}
+	}
+	s.metrics.spans.converted.Add(float64(len(outcomes) - rejected))
+	s.metrics.spans.rejected.Add(float64(rejected))
+	s.metrics.spans.wrappers.Add(float64(spans.Wrappers))
+	s.metrics.spans.ignored.Add(float64(spans.Others))
+	message := fmt.Sprintf("%d of %d spans were not recorded.%s", rejected, spans.Spans(), reasons.String())
+	return encoding.AppendResponse(nil, rejected, message)
+}
+
+// reason is why one span was refused, in a sentence or two.
+func reason(p *problem.Problem) string {
+	if len(p.Faults) == 0 {
+		return p.Detail
+	}
+	faults := make([]string, len(p.Faults))
+	for i, f := range p.Faults {
+		faults[i] = f.Field + " " + f.Message
+	}
+	return strings.Join(faults, "; ") + "."
+}
+
+// exportStatus says how OTLP wants a request refused. Exporters send a request
+// again after 429 and 503 but never after 500, and take 400 for a body that is
+// not valid; so these differ from the statuses of the other endpoints.
+func exportStatus(code problem.Code) (int, otlp.StatusCode) {
+	switch code {
+	case problem.Unauthorized:
+		return http.StatusUnauthorized, otlp.Unauthenticated
+	case problem.TooLarge, problem.UnsupportedMediaType:
+		return code.Status(), otlp.InvalidArgument
+	case problem.RateLimited:
+		return http.StatusTooManyRequests, otlp.ResourceExhausted
+	case problem.Invalid:
+		return http.StatusBadRequest, otlp.InvalidArgument
+	}
+	return http.StatusServiceUnavailable, otlp.Unavailable
+}
+
+// refuseExport answers a request that was refused as a whole.
+func (s *Server) refuseExport(c *gin.Context, encoding otlp.Encoding, err error) {
+	p := problem.From(err)
+	if !errors.As(err, new(*problem.Problem)) {
+		s.log.ErrorContext(c.Request.Context(), "spans not recorded", "error", err)
+	}
+	s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
+	status, code := exportStatus(p.Code)
+	switch status {
+	case http.StatusUnauthorized:
+		c.Writer.Header().Set("WWW-Authenticate", "Bearer")
+	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
+		c.Writer.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(p.RetryAfter.Seconds())))))
+	}
+	replyExport(c.Writer, encoding, status, encoding.AppendStatus(nil, code, p.Detail))
+}
+
+func replyExport(w http.ResponseWriter, encoding otlp.Encoding, status int, body []byte) {
+	h := w.Header()
+	h.Set("Content-Type", encoding.ContentType())
+	h.Set("Content-Length", strconv.Itoa(len(body)))
+	w.WriteHeader(status)
+	// A client that hung up sends the spans again.
+	_, _ = w.Write(body)
+}

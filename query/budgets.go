@@ -1,0 +1,169 @@
+package query
+
+import (
+	"errors"
+	"net/http"
+	"strings"
+	"unicode"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// budgetReply is a cap and where it stands.
+type budgetReply struct {
+	// Agent is null for the cap of the whole account.
+	Agent        *string           `json:"agent"`
+	LimitUSD     schema.NanoUSD    `json:"limit_usd"`
+	SpentUSD     schema.NanoUSD    `json:"spent_usd"`
+	RemainingUSD schema.NanoUSD    `json:"remaining_usd"`
+	Used         float64           `json:"used"`
+	Period       budget.Period     `json:"period"`
+	Timezone     string            `json:"timezone"`
+	AlertAt      []float64         `json:"alert_at"`
+	OnUnpriced   budget.OnUnpriced `json:"on_unpriced"`
+	// PeriodStart and ResetsAt are null for a cap that never starts anew.
+	PeriodStart    usage.Time     `json:"period_start"`
+	ResetsAt       usage.Time     `json:"resets_at"`
+	ResetAt        *usage.Time    `json:"reset_at,omitempty"`
+	ResetBy        *string        `json:"reset_by,omitempty"`
+	ProjectedUSD   *usage.USD     `json:"projected_usd"`
+	RefusedEvents  int64          `json:"refused_events"`
+	RefusedCostUSD schema.NanoUSD `json:"refused_cost_usd"`
+	CreatedAt      usage.Time     `json:"created_at"`
+	UpdatedAt      usage.Time     `json:"updated_at"`
+}
+
+func newBudgetReply(b *usage.Cap) budgetReply {
+	reply := budgetReply{
+		Agent: nonEmpty(b.Agent), LimitUSD: b.Limit, SpentUSD: b.State.Spent, RemainingUSD: b.Remaining(), Used: b.Used(),
+		Period: b.Period, Timezone: b.Timezone, AlertAt: b.AlertAt, OnUnpriced: b.OnUnpriced, ProjectedUSD: b.Projected(),
+		RefusedEvents: b.State.RefusedEvents, RefusedCostUSD: b.State.RefusedCost,
+		CreatedAt: usage.Time{Time: b.CreatedAt}, UpdatedAt: usage.Time{Time: b.UpdatedAt},
+	}
+	if b.Period != budget.Total {
+		reply.PeriodStart, reply.ResetsAt = usage.Time{Time: b.Window.Start}, usage.Time{Time: b.Window.End}
+	}
+	if at := b.State.ResetAt; at != nil {
+		reply.ResetAt = &usage.Time{Time: *at}
+	}
+	if by := b.State.ResetBy; by != nil {
+		id := by.Text(schema.UserPrefix)
+		reply.ResetBy = &id
+	}
+	return reply
+}
+
+// budgetHandler answers a request about the cap of an agent, or of the whole
+// account for the empty name.
+type budgetHandler func(c *call, scope budget.Scope) error
+
+func ofAccount(h budgetHandler) handler {
+	return func(c *call) error { return h(c, budget.Scope{AccountID: c.who.AccountID}) }
+}
+
+// ofAgent takes the name as tracking does: without the spaces around it.
+func ofAgent(h budgetHandler) handler {
+	return func(c *call) error {
+		name := strings.TrimFunc(c.Param("name"), func(r rune) bool { return unicode.Is(unicode.Zs, r) })
+		message := schema.TextFault(name, schema.MaxNameLength)
+		switch {
+		case name == "":
+			message = "must not be empty"
+		case message == "":
+			return h(c, budget.Scope{AccountID: c.who.AccountID, Agent: name})
+		}
+		if c.Request.Method == http.MethodPut {
+			return problem.FromFaults(schema.Faults{{Field: "name", Message: message}})
+		}
+		return errNoBudget
+	}
+}
+
+var errNoBudget = problem.New(problem.NotFound, "There is no such budget in this account. PUT sets one.")
+
+func budgetError(err error) error {
+	if errors.Is(err, usage.ErrNotFound) || errors.Is(err, budget.ErrNotFound) {
+		return errNoBudget
+	}
+	return storeError(err, "budget")
+}
+
+// budget answers a cap.
+func (s *Server) budget(c *call, scope budget.Scope) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	found, err := s.usage.Budget(c.ctx(), scope, s.now())
+	if err != nil {
+		return budgetError(err)
+	}
+	return c.reply(newBudgetReply(&found))
+}
+
+// budgetPosition is the last cap of a page; the account's own has no agent.
+type budgetPosition struct {
+	Agent string `json:"a"`
+}
+
+func (p *budgetPosition) valid() bool { return schema.TextFault(p.Agent, schema.MaxNameLength) == "" }
+
+// listBudgets answers a page of caps by name, the account's own first.
+func (s *Server) listBudgets(c *call) error {
+	p := c.params("limit", "cursor")
+	limit := p.limit()
+	position := readCursor(c, p, (*budgetPosition).valid)
+	if err := p.err(); err != nil {
+		return err
+	}
+	var after *string
+	if position != nil {
+		after = &position.Agent
+	}
+	budgets, err := s.usage.Budgets(c.ctx(), c.who.AccountID, after, limit+1, s.now())
+	if err != nil {
+		return storeError(err, "budget")
+	}
+	page := list[budgetReply]{Data: make([]budgetReply, 0, limit)}
+	for i := range budgets[:min(limit, len(budgets))] {
+		page.Data = append(page.Data, newBudgetReply(&budgets[i]))
+	}
+	if len(budgets) > limit {
+		if page.NextCursor, err = writeCursor(c, p, budgetPosition{budgets[limit-1].Agent}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}
+
+func pointers[T any](values []T) []*T {
+	list := make([]*T, len(values))
+	for i := range values {
+		list[i] = &values[i]
+	}
+	return list
+}
+
+// addBudgets fills in the caps of the agents in an answer.
+func (s *Server) addBudgets(c *call, replies ...*agentReply) error {
+	if len(replies) == 0 {
+		return nil
+	}
+	names := make([]string, len(replies))
+	for i, r := range replies {
+		names[i] = r.Name
+	}
+	caps, err := s.usage.CapsOf(c.ctx(), c.who.AccountID, names, s.now())
+	if err != nil {
+		return storeError(err, "agent")
+	}
+	for _, r := range replies {
+		if found := caps[r.Name]; found != nil {
+			reply := newBudgetReply(found)
+			r.Budget = &reply
+		}
+	}
+	return nil
+}

@@ -1,0 +1,187 @@
+// Package share is the page behind a share link: a session and its steps, for
+// somebody who has no account. It needs no script and nothing from elsewhere.
+package share
+
+import (
+	"bytes"
+	_ "embed"
+	"encoding/json"
+	"fmt"
+	"html/template"
+	"strings"
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+)
+
+//go:embed share.html
+var pageText string
+
+//go:embed share.css
+var style []byte
+
+// Style is the page's style sheet, which it expects at /share/style.css.
+func Style() []byte { return style }
+
+// Pages writes pages. It is safe for concurrent use.
+type Pages struct{ template *template.Template }
+
+// New returns Pages.
+func New() (*Pages, error) {
+	page, err := template.New("share").Parse(pageText)
+	if err != nil {
+		return nil, fmt.Errorf("read the page of a shared session: %w", err)
+	}
+	return &Pages{template: page}, nil
+}
+
+// Session is what a page shows.
+type Session struct {
+	Timeline *usage.Timeline
+	// IncludeMetadata shows the metadata of the steps.
+	IncludeMetadata bool
+	ExpiresAt       usage.Time
+	// Next is the address of the next page, or empty.
+	Next string
+}
+
+// Page returns the page of a session.
+func (p *Pages) Page(s *Session) ([]byte, error) {
+	var out bytes.Buffer
+	if err := p.template.Execute(&out, s.content()); err != nil {
+		return nil, fmt.Errorf("write the page of a shared session: %w", err)
+	}
+	return out.Bytes(), nil
+}
+
+type content struct {
+	Agents, Started, Ended, Took, Cost string
+	Events, Errors                     int64
+	InputTokens, OutputTokens          string
+	Steps                              []step
+	Next, Expires                      string
+}
+
+type step struct {
+	Index                             int64
+	Depth                             int
+	Name, Agent, Model, Error, Offset string
+	Failed                            bool
+	BarStart, BarWidth                int64
+	InputTokens, OutputTokens         int64
+	Latency, Cost, SoFar, Metadata    string
+}
+
+func (s *Session) content() content {
+	t := s.Timeline
+	c := content{
+		Agents:  strings.Join(t.Agents, ", "),
+		Started: clock(t.StartedAt), Ended: clock(t.EndedAt), Took: duration(t.Duration()),
+		Cost: t.CostUSD.String(), Events: t.Events, Errors: t.Errors,
+		InputTokens: t.InputTokens.String(), OutputTokens: t.OutputTokens.String(),
+		Next: s.Next,
+	}
+	if !s.ExpiresAt.IsZero() {
+		c.Expires = clock(s.ExpiresAt)
+	}
+	depths := depths(t.Steps)
+	for i := range t.Steps {
+		c.Steps = append(c.Steps, s.step(&t.Steps[i], depths[i]))
+	}
+	return c
+}
+
+func (s *Session) step(e *usage.Step, depth int) step {
+	shown := step{
+		Index: e.Index, Depth: depth, Name: nameOf(e), Agent: e.Agent, Model: valueOf(e.Model),
+		Failed: e.Status != "ok", Offset: "+" + duration(time.Duration(e.OffsetMS)*time.Millisecond),
+		InputTokens: e.InputTokens, OutputTokens: e.OutputTokens,
+		Cost: e.CostUSD.String(), SoFar: e.CumulativeCostUSD.String(),
+	}
+	if shown.Failed {
+		shown.Error = "failed"
+		if e.ErrorType != nil {
+			shown.Error = *e.ErrorType
+		}
+	}
+	var took int64
+	if e.LatencyMS != nil {
+		took = *e.LatencyMS
+		shown.Latency = duration(time.Duration(took) * time.Millisecond)
+	}
+	shown.BarStart, shown.BarWidth = bar(e.OffsetMS, took, s.Timeline.Duration().Milliseconds())
+	if s.IncludeMetadata && len(e.Metadata) > 0 {
+		shown.Metadata = indented(e.Metadata)
+	}
+	return shown
+}
+
+// nameOf is what a step is called: its own name, or what it did.
+func nameOf(e *usage.Step) string {
+	if e.Step != nil {
+		return *e.Step
+	}
+	return "Model call"
+}
+
+func valueOf(name *string) string {
+	if name == nil {
+		return ""
+	}
+	return *name
+}
+
+// barUnits is the width of the drawing.
+const barUnits = 1000
+
+// bar places a step on the line of its session; it can always be seen.
+func bar(offset, took, whole int64) (start, width int64) {
+	if whole <= 0 {
+		return 0, barUnits
+	}
+	start = min(offset*barUnits/whole, barUnits-6)
+	return start, min(max(6, took*barUnits/whole), barUnits-start)
+}
+
+// maxDepth is how deep steps are indented.
+const maxDepth = 5
+
+// depths returns how deep each step lies below those that caused it.
+func depths(steps []usage.Step) []int {
+	at := make(map[usage.EventID]int, len(steps))
+	list := make([]int, len(steps))
+	for i := range steps {
+		if parent := steps[i].ParentEventID; parent != nil {
+			if depth, shown := at[*parent]; shown {
+				list[i] = min(depth+1, maxDepth)
+			}
+		}
+		at[steps[i].EventID] = list[i]
+	}
+	return list
+}
+
+func clock(t usage.Time) string { return t.UTC().Format("2 January 2006 15:04:05 UTC") }
+
+// duration writes a time for people: 640 ms, 2.1 s, 3 min 5 s, 2 h 10 min.
+func duration(d time.Duration) string {
+	switch {
+	case d < time.Second:
+		return fmt.Sprintf("%d ms", d.Milliseconds())
+	case d < time.Minute:
+		return fmt.Sprintf("%.1f s", d.Seconds())
+	case d < time.Hour:
+		return fmt.Sprintf("%d min %d s", int(d.Minutes()), int(d.Seconds())%60)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%d h %d min", int(d.Hours()), int(d.Minutes())%60)
+	}
+	return fmt.Sprintf("%d days", int(d.Hours()/24))
+}
+
+func indented(text json.RawMessage) string {
+	var out bytes.Buffer
+	if err := json.Indent(&out, text, "", "  "); err != nil {
+		return string(text)
+	}
+	return out.String()
+}

@@ -1,0 +1,98 @@
+package query_test
+
+import (
+	"context"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+)
+
+// tenantRelations are what the role of the query tier may read and what has an
+// account, found in the catalogue, so that a new table is in the test by itself.
+const tenantRelations = `
+SELECT c.oid::regclass::text, has_table_privilege('outlay_query', c.oid, 'SELECT')
+FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace JOIN pg_attribute a ON a.attrelid = c.oid
+WHERE n.nspname IN ('public', 'tenant') AND c.relkind IN ('r', 'v', 'p') AND a.attname = 'account_id'
+ORDER BY 1`
+
+// A statement that forgets its account sees the rows of the one it works for all
+// the same, in every relation that the role of the query tier can read.
+func TestForgottenAccountShowsNothing(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		w.populate(w.alice)
+		w.populate(w.bob)
+		relations := w.relations()
+		for _, needed := range []string{"tenant.events", "tenant.usage_daily", "users", "api_keys", "session_shares", "audit_log", "refresh_tokens"} {
+			if !relations[needed] {
+				t.Errorf("the role cannot read %s, or it is not there", needed)
+			}
+		}
+		if relations["events"] || relations["usage_daily"] {
+			t.Error("the role reads events or aggregates past the views of its schema")
+		}
+		if guarded, err := usage.NewStore(pool, time.Second).Guarded(t.Context()); err != nil || !guarded {
+			t.Fatalf("Guarded = %v, %v", guarded, err)
+		}
+		for relation, readable := range relations {
+			if readable {
+				w.checkForgotten(relation)
+			}
+		}
+	})
+}
+
+// populate gives a person's account a row in every table that HTTP leads to.
+func (w *world) populate(p *person) {
+	w.t.Helper()
+	w.store(p.newEvent(nil))
+	w.exec(`INSERT INTO event_keys (account_id, event_id) VALUES ($1, $2)`, p.account, schema.NewID(w.now))
+	w.exec(`INSERT INTO spend (account_id, agent, bucket, cost_nano_usd, events) VALUES ($1, 'a', '2026-01-01', 1, 1)`, p.account)
+	w.login(p.user.Email, password).want(http.StatusOK)
+	p.share("one", "")
+	p.post("/v1/api-keys", `{"name":"n"}`).want(http.StatusCreated)
+}
+
+func (w *world) relations() map[string]bool {
+	w.t.Helper()
+	rows, _ := w.pool.Query(w.t.Context(), tenantRelations)
+	relations := map[string]bool{}
+	var name string
+	var readable bool
+	_, err := pgx.ForEachRow(rows, []any{&name, &readable}, func() error {
+		relations[name] = readable
+		return nil
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return relations
+}
+
+// checkForgotten counts the rows of a relation as a statement of Alice's would that
+// names no account.
+func (w *world) checkForgotten(relation string) {
+	w.t.Helper()
+	var own, strange int
+	err := usage.NewStore(w.pool, time.Second).Within(w.t.Context(), w.alice.account, func(ctx context.Context, tx pgx.Tx) error {
+		return tx.QueryRow(ctx, `SELECT count(*) FILTER (WHERE account_id = $1), count(*) FILTER (WHERE account_id <> $1) FROM `+relation,
+			w.alice.account).Scan(&own, &strange)
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	if strange != 0 {
+		w.t.Errorf("%s shows %d rows of other accounts", relation, strange)
+	}
+	if own == 0 && !strings.HasPrefix(relation, "budget") && relation != "refused_events" {
+		w.t.Errorf("%s shows no row at all: the test has put none there, or the role sees too little", relation)
+	}
+}
