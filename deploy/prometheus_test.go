@@ -18,7 +18,7 @@ var metrics = map[string]bool{
 	"outlay_ingest_produce_duration_seconds": true,
 	"outlay_ingest_produce_errors_total":     true,
 	"outlay_ingest_key_cache_age_seconds":    true,
-	"outlay_processor_task_errors_total":      true,
+	"outlay_processor_task_errors_total":     true,
 	"outlay_processor_rewinds_total":         true,
 	"outlay_query_sign_ins_total":            true,
 	"outlay_ingest_produce_buffered_bytes":   true,

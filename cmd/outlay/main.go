@@ -9,8 +9,7 @@ import (
 	"os"
 	"os/signal"
 	"syscall"
-	// Budgets and analytics know every time zone, also where the machine has none.
-	_ "time/tzdata"
+	_ "time/tzdata" // Budgets and analytics know every time zone, also where the machine has none.
 
 	"github.com/alecthomas/kong"
 )
