@@ -87,8 +87,9 @@ func (g *Gate) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// Ready reports whether the caps were loaded. Before that nothing may pass.
-func (g *Gate) Ready() bool { return g.meters.Load() != nil }
+// Ready reports whether the caps were loaded and this replica has said once that
+// it is alive. Before that nothing may pass.
+func (g *Gate) Ready() bool { return g.meters.Load() != nil && g.validUntil.Load() > 0 }
 
 // load reads every cap anew.
 func (g *Gate) load(ctx context.Context, db budget.DB) error {
