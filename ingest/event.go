@@ -122,7 +122,7 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	}
 	e.Cost, e.Source, e.PriceID = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID
 	if q.Source == price.Calculated {
-		e.Breakdown = price.AppendBreakdown(nil, q)
+		e.Breakdown = price.AppendBreakdown(make([]byte, 0, 320), q)
 	}
 	return nil
 }

@@ -29,12 +29,14 @@ type fixture struct {
 	client *kgo.Client
 	// account owns the events.
 	account schema.ID
+	// poll is how often await looks.
+	poll time.Duration
 }
 
 func newFixture(t testing.TB, db *schematest.DB, addrs []string) *fixture {
 	t.Helper()
 	f := &fixture{
-		db: db, addrs: addrs, account: schema.NewID(time.Now()),
+		db: db, addrs: addrs, account: schema.NewID(time.Now()), poll: 10 * time.Millisecond,
 		topic: schematest.Topic(t, addrs, 3), dead: schematest.Topic(t, addrs, 1),
 	}
 	f.group = "group-" + f.topic
@@ -177,7 +179,7 @@ func (f *fixture) await(t testing.TB, want totals) {
 		if time.Now().After(deadline) {
 			t.Fatalf("not processed in time: %+v, want %+v", got, want)
 		}
-		time.Sleep(10 * time.Millisecond)
+		time.Sleep(f.poll)
 	}
 }
 
