@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"runtime/debug"
 	"syscall"
 	"testing"
 	"time"
@@ -13,6 +14,7 @@ import (
 // processor's.
 func BenchmarkPipe(b *testing.B) {
 	f := newFixture(b, schematest.Database(b), schematest.Kafka(b))
+	debug.SetGCPercent(GCPercent)
 	const chunk = 20_000
 	produced := 0
 	for produced < 200_000 {

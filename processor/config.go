@@ -20,6 +20,10 @@ type Config struct {
 	SessionTimeout time.Duration `name:"session-timeout" default:"10s" help:"How long a silent processor keeps its partitions."`
 }
 
+// GCPercent is the garbage collector's setting for a processor process: a batch is
+// garbage as soon as it is stored, and collecting it less often saves CPU time.
+const GCPercent = 400
+
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
 	return Config{

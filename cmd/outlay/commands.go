@@ -19,6 +19,13 @@ type stopFlags struct {
 	ShutdownDelay time.Duration `name:"shutdown-delay" default:"0s" help:"How long to go on answering after SIGTERM, while /readyz already fails. Set it to what the load balancer needs to notice."`
 }
 
+// setGCPercent sets the garbage collector, unless the operator has.
+func setGCPercent(percent int) {
+	if os.Getenv("GOGC") == "" {
+		debug.SetGCPercent(percent)
+	}
+}
+
 type ingestCommand struct {
 	listenFlags
 	stopFlags
@@ -32,9 +39,7 @@ type ingestCommand struct {
 
 // Run runs the ingest tier.
 func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(ingest.GCPercent)
-	}
+	setGCPercent(ingest.GCPercent)
 	pool, err := c.pool(ctx, poolSettings{name: "ingest", size: ingestPool, timeouts: true})
 	if err != nil {
 		return err
@@ -62,6 +67,7 @@ type processorCommand struct {
 
 // Run runs the processor.
 func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
+	setGCPercent(processor.GCPercent)
 	pool, err := c.pool(ctx, poolSettings{name: "processor", size: processorPool, timeouts: true})
 	if err != nil {
 		return err
