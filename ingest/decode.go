@@ -15,25 +15,35 @@ import (
 
 var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.Buffer)) }}
 
-// decode reads one event from a body that holds nothing else. The error is a
+// decode reads one event from a text that holds nothing else. The error is a
 // problem that lists every fault; what is not JSON at all has just one.
-func decode(body *bytes.Buffer, r *request) error {
-	d := decoder{json: decoders.Get().(*jsontext.Decoder), body: body.Bytes(), request: r}
+func decode(text []byte, r *request) error {
+	var faults schema.Faults
+	if rest, ok := scan(text, r); !ok || len(rest) > 0 {
+		r.reset()
+		var err error
+		if faults, err = decodeStrictly(text, r); err != nil {
+			return err
+		}
+	}
+	return r.finish(faults)
+}
+
+// decodeStrictly reads whatever the interface allows and finds fault with the
+// rest.
+func decodeStrictly(text []byte, r *request) (schema.Faults, error) {
+	d := decoder{json: decoders.Get().(*jsontext.Decoder), body: text, request: r}
 	defer decoders.Put(d.json)
 	// The strict defaults stay in force: invalid UTF-8, lone surrogates and
 	// duplicate names are errors, names are matched to the letter.
-	d.json.Reset(body)
+	d.json.Reset(bytes.NewBuffer(text))
 	if err := d.object(); err != nil {
-		return syntaxProblem(err)
+		return nil, syntaxProblem(err)
 	}
 	if _, err := d.json.ReadToken(); !errors.Is(err, io.EOF) {
-		return problem.New(problem.Invalid, "The body must hold one JSON object and nothing after it.")
+		return nil, problem.New(problem.Invalid, "The body must hold one JSON object and nothing after it.")
 	}
-	r.finish(&d.faults)
-	if len(d.faults) > 0 {
-		return problem.FromFaults(d.faults)
-	}
-	return nil
+	return d.faults, nil
 }
 
 var errNotObject = errors.New("not an object")

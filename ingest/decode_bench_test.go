@@ -1,14 +1,8 @@
 package ingest
 
 import (
-	"bytes"
-	"log/slog"
 	"testing"
-	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -16,34 +10,47 @@ import (
 // validating, pricing, encoding.
 func BenchmarkPrepare(b *testing.B) {
 	bodies := trackBodies()
-	s := &Server{cfg: DefaultConfig(), prices: defaultPrices, now: time.Now, log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry())}
-	owner := schema.NewID(time.Now())
+	s := fuzzServer()
 	var buf []byte
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		var r request
-		if err := decode(bytes.NewBufferString(bodies[i%len(bodies)]), &r); err != nil {
+		r := spareRequests.Get().(*request)
+		if err := decode([]byte(bodies[i%len(bodies)]), r); err != nil {
 			b.Fatal(err)
 		}
-		e, err := s.event(&r, owner)
+		e, err := s.event(r, fuzzAccount)
 		if err != nil {
 			b.Fatal(err)
 		}
 		buf = wire.Append(buf[:0], e)
+		r.release()
 		i++
 	}
 }
 
+// BenchmarkDecode compares the two readers of an event.
 func BenchmarkDecode(b *testing.B) {
 	bodies := trackBodies()
-	b.ReportAllocs()
-	i := 0
-	for b.Loop() {
-		var r request
-		if err := decode(bytes.NewBufferString(bodies[i%len(bodies)]), &r); err != nil {
-			b.Fatal(err)
-		}
-		i++
+	readers := []struct {
+		name string
+		read func([]byte, *request) bool
+	}{
+		{"scan", func(text []byte, r *request) bool { _, ok := scan(text, r); return ok }},
+		{"strict", func(text []byte, r *request) bool { _, err := decodeStrictly(text, r); return err == nil }},
+	}
+	for _, reader := range readers {
+		b.Run(reader.name, func(b *testing.B) {
+			b.ReportAllocs()
+			i := 0
+			for b.Loop() {
+				r := spareRequests.Get().(*request)
+				if !reader.read([]byte(bodies[i%len(bodies)]), r) {
+					b.Fatal("not read")
+				}
+				r.release()
+				i++
+			}
+		})
 	}
 }

@@ -27,9 +27,10 @@ func (s *Server) event(r *request, account schema.ID) (*schema.Event, error) {
 	return e, nil
 }
 
-// event fills in everything but the price.
+// event fills in everything but the price. The event is good for as long as r is.
 func (r *request) event(account schema.ID, now time.Time) *schema.Event {
-	e := &schema.Event{
+	e := &r.made
+	*e = schema.Event{
 		AccountID:          account,
 		Agent:              r.agent.value,
 		Provider:           r.provider.value,
@@ -48,8 +49,8 @@ func (r *request) event(account schema.ID, now time.Time) *schema.Event {
 		Step:               r.step.value,
 		Parent:             r.parentID,
 		UserID:             r.userID.value,
-		Tags:               r.tags,
-		Metadata:           r.metadata,
+		Tags:               orNil(r.tags),
+		Metadata:           orNil(r.metadata),
 		IdempotencyKey:     r.idempotencyKey.value,
 	}
 	if e.Time.IsZero() {
@@ -122,7 +123,8 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	}
 	e.Cost, e.Source, e.PriceID = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID
 	if q.Source == price.Calculated {
-		e.Breakdown = price.AppendBreakdown(make([]byte, 0, 320), q)
+		r.breakdown = price.AppendBreakdown(r.breakdown[:0], q)
+		e.Breakdown = r.breakdown
 	}
 	return nil
 }
@@ -151,4 +153,12 @@ func (r *request) usage(e *schema.Event) price.Usage {
 func (r *request) hasUsage() bool {
 	return r.input.given() || r.output.given() || r.reasoning.given() ||
 		r.cacheRead.given() || r.cacheWrite.given() || r.cacheHour.given()
+}
+
+// orNil keeps memory without content out of the event.
+func orNil[T any](s []T) []T {
+	if len(s) == 0 {
+		return nil
+	}
+	return s
 }

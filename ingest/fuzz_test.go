@@ -10,6 +10,7 @@ import (
 	"unicode/utf8"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/schema"
@@ -99,7 +100,7 @@ func seedBodies(f *testing.F) {
 func FuzzTrack(f *testing.F) {
 	seedBodies(f)
 	s := fuzzServer()
-	f.Fuzz(func(t *testing.T, body []byte) { judge(t, s.prepare(t.Context(), body, fuzzAccount)) })
+	f.Fuzz(func(t *testing.T, body []byte) { judgeText(t, s, body) })
 }
 
 func FuzzBatchArray(f *testing.F) {
@@ -108,32 +109,74 @@ func FuzzBatchArray(f *testing.F) {
 			f.Add([]byte(c.body))
 		}
 	}
-	fuzzBatch(f, splitArray)
+	fuzzBatch(f, (*batchOf).array)
 }
 
 func FuzzBatchLines(f *testing.F) {
 	seedBodies(f)
 	f.Add([]byte("{\"agent\":\"a\"}\r\n\n{\"agent\":\"b\"}"))
-	fuzzBatch(f, splitLines)
+	fuzzBatch(f, (*batchOf).lines)
 }
 
-// fuzzBatch also holds that an event is judged in a batch as it is alone.
-func fuzzBatch(f *testing.F, split splitter) {
+// fuzzBatch also holds that an event is judged in a batch as it is alone, however
+// the batch is read.
+func fuzzBatch(f *testing.F, read func(*batchOf, []byte) error) {
 	f.Helper()
 	s := fuzzServer()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		texts, err := split(bytes.NewBuffer(bytes.Clone(body)))
+		b := batchOf{maxBytes: s.cfg.MaxBodyBytes}
+		err := read(&b, body)
+		slow := batchOf{maxBytes: s.cfg.MaxBodyBytes}
+		if body = bytes.TrimLeft(body, jsonSpace); bytes.HasPrefix(body, []byte("[")) {
+			slowErr := slow.anyArray(body)
+			if (err == nil) != (slowErr == nil) || len(b.outcomes) != len(slow.outcomes) {
+				t.Fatalf("the two readers differ: %v with %d events, %v with %d", err, len(b.outcomes), slowErr, len(slow.outcomes))
+			}
+		}
 		if err != nil {
 			judgeProblem(t, err)
 			return
 		}
-		if len(texts) < 1 || len(texts) > maxBatchEvents {
-			t.Fatalf("a batch of %d events", len(texts))
+		if n := len(b.outcomes); n < 1 || n > maxBatchEvents {
+			t.Fatalf("a batch of %d events", n)
 		}
-		for _, text := range texts {
-			judge(t, s.prepare(t.Context(), text, fuzzAccount))
+		for i, o := range b.outcomes {
+			if len(slow.outcomes) > 0 && o.err == nil {
+				sameRequest(t, slow.outcomes[i].request, o.request)
+			}
+			if o.err == nil {
+				o.admission, o.err = s.admit(t.Context(), o.request, fuzzAccount)
+			}
+			judge(t, o)
 		}
 	})
+}
+
+// judgeText also holds that scan and the strict decoder agree.
+func judgeText(t *testing.T, s *Server, text []byte) {
+	t.Helper()
+	var scanned, strict request
+	rest, ok := scan(text, &scanned)
+	faults, err := decodeStrictly(text, &strict)
+	if ok && len(rest) == 0 {
+		if err != nil || len(faults) > 0 {
+			t.Fatalf("scan takes what the decoder refuses: %v %v", err, faults)
+		}
+		sameRequest(t, &strict, &scanned)
+	}
+	var o outcome
+	r := new(request)
+	if o.err = decode(text, r); o.err == nil {
+		o.admission, o.err = s.admit(t.Context(), r, fuzzAccount)
+	}
+	judge(t, o)
+}
+
+func sameRequest(t *testing.T, want, got *request) {
+	t.Helper()
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(request{}, optionalText{}, optionalCount{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(request{}, "reported")); diff != "" {
+		t.Errorf("scan reads another request than the decoder (-decoder +scan):\n%s", diff)
+	}
 }
 
 func FuzzUsage(f *testing.F) {
@@ -152,7 +195,7 @@ func FuzzUsage(f *testing.F) {
 	f.Fuzz(func(t *testing.T, usage []byte) {
 		for _, provider := range []string{"", "openai", "anthropic"} {
 			body := append([]byte(`{"agent":"a","model":"gpt-4o","provider":"`+provider+`","usage":`), usage...)
-			judge(t, s.prepare(t.Context(), append(body, '}'), fuzzAccount))
+			judgeText(t, s, append(body, '}'))
 		}
 	})
 }
@@ -166,6 +209,6 @@ func FuzzMetadata(f *testing.F) {
 	s := fuzzServer()
 	f.Fuzz(func(t *testing.T, metadata []byte) {
 		body := append([]byte(`{"agent":"a","metadata":`), metadata...)
-		judge(t, s.prepare(t.Context(), append(body, '}'), fuzzAccount))
+		judgeText(t, s, append(body, '}'))
 	})
 }

@@ -10,7 +10,6 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -34,6 +33,10 @@ func ProducerOptions(topic string) []kgo.Opt {
 		// Concurrent requests fill batches by themselves; waiting only adds
 		// latency.
 		kgo.ProducerLinger(0),
+		// One request at a time to each broker: what comes while it is under way
+		// goes into the next one together. Fewer and fuller requests take a third
+		// less CPU time here, and no longer to be acknowledged.
+		kgo.MaxProduceRequestsInflightPerBroker(1),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		// Bytes are bounded by Producer; this bound is never the first one.
 		kgo.MaxBufferedRecords(1 << 20),
@@ -63,119 +66,98 @@ func newProducer(client *kgo.Client, cfg Config, known *recent, m *metrics) *Pro
 // versionHeaders is shared by all records; franz-go only reads it.
 var versionHeaders = []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}}
 
-// acknowledgement is what Kafka said of one event of a request.
-type acknowledgement struct {
-	index int
-	err   error
-}
-
-// waiter is what one request waits with. All its answers have come when it is
-// given back.
+// waiter is what one request waits with.
 type waiter struct {
-	answers chan acknowledgement
-	timer   *time.Timer
+	left atomic.Int64
+	// done is told true when nothing is left and false when the time is over. It
+	// has room for both, so that who comes late blocks nobody.
+	done  chan bool
+	timer *time.Timer
+	sent  []*delivery
 }
 
 var waiters = sync.Pool{New: func() any {
-	w := &waiter{timer: time.NewTimer(time.Hour)}
+	w := &waiter{done: make(chan bool, 2)}
+	w.timer = time.AfterFunc(time.Hour, func() { w.done <- false })
 	w.timer.Stop()
 	return w
 }}
 
-// room returns the channel with room for n answers, so that one that comes after
-// the timeout blocks nobody.
-func (w *waiter) room(n int) chan acknowledgement {
-	if cap(w.answers) < n {
-		w.answers = make(chan acknowledgement, n)
+// arrived counts an acknowledgement.
+func (w *waiter) arrived() {
+	if w.left.Add(-1) == 0 {
+		w.done <- true
 	}
-	return w.answers
 }
 
-// Produce writes events and waits until all in-sync replicas have them, or the
-// timeout is over. It returns one error for each event, nil for those that are in.
+// wait reports whether everything arrived in time.
+func (w *waiter) wait(timeout time.Duration) bool {
+	w.timer.Reset(timeout)
+	return <-w.done
+}
+
+// release gives w back once everything has arrived, unless its time is over just
+// now.
+func (w *waiter) release() {
+	if w.timer.Stop() {
+		clear(w.sent)
+		w.sent = w.sent[:0]
+		waiters.Put(w)
+	}
+}
+
+// Produce writes the events that have no error and are no duplicates, and waits
+// until all in-sync replicas have them, or the timeout is over. Those that are
+// not in get an error.
 //
 // The context of the request is kept out on purpose: one that ends would fail
 // not only its own record but also others in the same batch. A record goes on
 // even after ErrTimeout; a retry with the same idempotency key is recorded once.
-func (p *Producer) Produce(admissions ...admission) []error {
+func (p *Producer) Produce(outcomes []outcome) {
 	start := time.Now()
-	errs := make([]error, len(admissions))
 	w := waiters.Get().(*waiter)
-	answers := w.room(len(admissions))
-	waiting := 0
-	for i, a := range admissions {
-		if a.duplicate {
-			continue
-		}
-		if errs[i] = p.send(a, i, answers); errs[i] == nil {
-			errs[i] = ErrTimeout
-			waiting++
+	w.left.Store(1) // for this function, so that the count ends when all are sent
+	for i := range outcomes {
+		if o := &outcomes[i]; o.err == nil && !o.duplicate {
+			o.err = p.send(o, i, w)
 		}
 	}
-	w.timer.Reset(p.timeout)
-	for ; waiting > 0 && w != nil; waiting-- {
-		select {
-		case a := <-answers:
-			errs[a.index] = produceError(a.err)
-		case <-w.timer.C:
-			// Answers may still come: this waiter is not used again.
-			w = nil
+	w.arrived()
+	if w.wait(p.timeout) {
+		for _, d := range w.sent {
+			outcomes[d.index].err = produceError(d.err)
+			d.release()
 		}
-	}
-	if w != nil {
-		w.timer.Stop()
-		waiters.Put(w)
+		w.release()
+	} else {
+		for _, d := range w.sent {
+			outcomes[d.index].err = d.sofar()
+		}
 	}
 	p.metrics.produceDuration.Observe(time.Since(start).Seconds())
-	return errs
 }
 
-// send hands one event to the Kafka client. What its caps were charged with goes
-// back if it was surely not recorded, and its key is remembered once it is, also
-// when nobody waits any more.
-func (p *Producer) send(a admission, index int, answers chan<- acknowledgement) error {
-	record, size, err := p.record(a.event)
-	if err != nil {
-		a.charge.Refund()
-		return err
+// send hands one event to the Kafka client.
+func (p *Producer) send(o *outcome, index int, w *waiter) error {
+	d := deliveries.Get().(*delivery)
+	d.encode(o.event)
+	if p.buffered.Add(d.size()) > p.maxBytes {
+		p.buffered.Add(-d.size())
+		d.release()
+		o.charge.Refund()
+		return ErrFull
 	}
-	p.client.TryProduce(context.Background(), record, func(_ *kgo.Record, err error) {
-		p.buffered.Add(-size)
-		switch {
-		case err == nil:
-			p.recent.remember(a)
-		case errors.Is(err, kgo.ErrMaxBuffered):
-			a.charge.Refund()
-		default:
-			a.charge.Taint()
-		}
-		answers <- acknowledgement{index, err}
-	})
+	d.producer, d.admission, d.waiter, d.index = p, o.admission, w, index
+	w.left.Add(1)
+	w.sent = append(w.sent, d)
+	p.client.TryProduce(context.Background(), &d.record, d.finish)
 	return nil
-}
-
-// record encodes e and reserves its bytes.
-func (p *Producer) record(e *schema.Event) (*kgo.Record, int64, error) {
-	buf := make([]byte, 0, 256+len(e.Metadata)+len(e.Breakdown)+len(e.Agent)+len(e.SessionID)*2)
-	buf = wire.AppendKey(buf, e)
-	keyLength := len(buf)
-	buf = wire.Append(buf, e)
-	size := int64(len(buf))
-	if p.buffered.Add(size) > p.maxBytes {
-		p.buffered.Add(-size)
-		return nil, 0, ErrFull
-	}
-	return &kgo.Record{
-		Key:     buf[:keyLength:keyLength],
-		Value:   buf[keyLength:],
-		Headers: versionHeaders,
-	}, size, nil
 }
 
 func produceError(err error) error {
 	switch {
-	case err == nil, errors.Is(err, ErrTimeout):
-		return err
+	case err == nil:
+		return nil
 	case errors.Is(err, kgo.ErrMaxBuffered):
 		return ErrFull
 	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):

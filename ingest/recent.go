@@ -81,12 +81,9 @@ func (r *recent) find(id schema.ID, fingerprint uint64) (m remembered, ok bool, 
 	return remembered{}, false, nil
 }
 
-// remember keeps what Kafka has acknowledged.
+// remember keeps an event with an idempotency key that Kafka has acknowledged.
 func (r *recent) remember(a admission) {
 	e := a.event
-	if e.IdempotencyKey == "" {
-		return
-	}
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	set := r.set(e.ID)

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -144,7 +143,7 @@ func TestFingerprintTellsRequestsApart(t *testing.T) {
 		if fields == "" {
 			comma = ""
 		}
-		if err := decode(bytes.NewBufferString(`{"agent":"a"`+comma+fields+`}`), &r); err != nil {
+		if err := decode([]byte(`{"agent":"a"`+comma+fields+`}`), &r); err != nil {
 			t.Fatal(err)
 		}
 		sum := r.fingerprint(seed)

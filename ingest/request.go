@@ -2,10 +2,12 @@ package ingest
 
 import (
 	"strings"
+	"sync"
 	"time"
 	"unicode"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/problem"
 )
 
 // request is one event as a client sent it, before defaults and prices.
@@ -28,6 +30,29 @@ type request struct {
 	parentID schema.ID // of parent, set by finish
 	time     time.Time // of timestamp, set by finish; zero without one
 	id       schema.ID // of idempotencyKey, set by keyedID
+
+	made      schema.Event // what event makes of all this
+	breakdown []byte       // the memory of made.Breakdown
+	answer    []byte       // the memory of the answer
+}
+
+// spareRequests are used again, with their memory. One goes back when its event was
+// acknowledged and answered; nothing refers to it any more then.
+var spareRequests = sync.Pool{New: func() any { return new(request) }}
+
+// maxKept keeps one large event from holding memory for ever.
+const maxKept = 4 << 10
+
+func (r *request) release() {
+	if cap(r.metadata) <= maxKept && cap(r.answer) <= maxKept {
+		r.reset()
+		spareRequests.Put(r)
+	}
+}
+
+// reset empties r and keeps its memory.
+func (r *request) reset() {
+	*r = request{tags: r.tags[:0], metadata: r.metadata[:0], breakdown: r.breakdown[:0], answer: r.answer[:0]}
 }
 
 type optionalText struct {
@@ -128,9 +153,17 @@ func (r *request) countField(name string) *optionalCount {
 	return nil
 }
 
-// finish trims the names and notes the faults that show only once every field
-// was read.
-func (r *request) finish(faults *schema.Faults) {
+// finish trims the names and returns a problem with all faults: those that are
+// known already and those that show only once every field was read.
+func (r *request) finish(faults schema.Faults) error {
+	r.check(&faults)
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+func (r *request) check(faults *schema.Faults) {
 	r.name("agent", &r.agent, faults)
 	r.name("model", &r.model, faults)
 	r.name("provider", &r.provider, faults)

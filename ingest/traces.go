@@ -58,7 +58,7 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 	for i := range spans.Calls {
 		outcomes[i] = s.prepareCall(c.Request.Context(), &spans.Calls[i], credential.AccountID)
 	}
-	s.recordBatch(outcomes)
+	s.record(outcomes)
 	if err := unclear(outcomes); err != nil {
 		return nil, err
 	}
@@ -89,10 +89,8 @@ func exportProblem(err error) error {
 // an event of a batch.
 func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schema.ID) outcome {
 	r := requestOf(call, account)
-	faults := call.Faults
-	r.finish(&faults)
-	if len(faults) > 0 {
-		return outcome{err: problem.FromFaults(faults)}
+	if err := r.finish(call.Faults); err != nil {
+		return outcome{err: err}
 	}
 	a, err := s.admit(ctx, r, account)
 	return outcome{a, err}

@@ -33,32 +33,43 @@ func (s *Server) track(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
-	var r request
-	if err := decode(body, &r); err != nil {
+	r := spareRequests.Get().(*request)
+	if err := decode(body.Bytes(), r); err != nil {
 		return err
 	}
 	if err := r.headerKey(c.Request); err != nil {
 		return err
 	}
-	a, err := s.admit(c.Request.Context(), &r, credential.AccountID)
+	a, err := s.admit(c.Request.Context(), r, credential.AccountID)
 	if err != nil {
 		return err
 	}
-	if err := s.record(a)[0]; err != nil {
+	one := [1]outcome{{admission: a}}
+	s.record(one[:])
+	if err := one[0].err; err != nil {
 		return err
 	}
-	reply(c.Writer, http.StatusOK, appendResult(make([]byte, 0, 512), a))
+	r.answer = appendResult(r.answer, a)
+	reply(c.Writer, http.StatusOK, r.answer)
+	r.release()
 	return nil
 }
 
 // admission is an event that may be recorded, with what its caps were charged.
 type admission struct {
-	event  *schema.Event
-	charge *lease.Charge
+	request *request // that event was made of
+	event   *schema.Event
+	charge  *lease.Charge
 	// fingerprint stands for the request of an event with an idempotency key.
 	fingerprint uint64
 	// duplicate says that the event is recorded already.
 	duplicate bool
+}
+
+// outcome is what came of one event of a request: it, or why it was not recorded.
+type outcome struct {
+	admission
+	err error
 }
 
 // admit makes the event of a request and charges its caps, unless it is recorded
@@ -72,7 +83,7 @@ func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admi
 			return admission{}, err
 		}
 		if ok {
-			return admission{event: s.again(r, account, known), duplicate: true}, nil
+			return admission{request: r, event: s.again(r, account, known), duplicate: true}, nil
 		}
 	}
 	event, err := s.event(r, account)
@@ -83,7 +94,7 @@ func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admi
 	if err != nil {
 		return admission{}, capProblem(event, err)
 	}
-	return admission{event: event, charge: charge, fingerprint: fingerprint}, nil
+	return admission{request: r, event: event, charge: charge, fingerprint: fingerprint}, nil
 }
 
 // headerKey takes the idempotency key from the header Idempotency-Key unless the
@@ -105,44 +116,46 @@ func (r *request) headerKey(req *http.Request) error {
 	return nil
 }
 
-// record writes events to Kafka, save those that are there already, and counts
-// them. It returns a problem for each event that may not be recorded.
-func (s *Server) record(admissions ...admission) []error {
-	errs := s.producer.Produce(admissions...)
-	for i, err := range errs {
-		if err != nil {
-			errs[i] = s.notRecorded(err)
-			continue
-		}
-		if admissions[i].duplicate {
+// record writes the events that are still good to Kafka, save those that are
+// there already, and counts them. Those that Kafka did not take get an error.
+func (s *Server) record(outcomes []outcome) {
+	s.producer.Produce(outcomes)
+	for i := range outcomes {
+		o := &outcomes[i]
+		switch {
+		case o.err != nil:
+			if reason := produceErrorReason(o.err); reason != "" {
+				s.metrics.produceErrors.WithLabelValues(reason).Inc()
+				o.err = errNotRecorded
+			}
+		case o.duplicate:
 			s.metrics.duplicates.Inc()
-			continue
+		default:
+			s.metrics.event(o.event.Source)
 		}
-		s.metrics.event(admissions[i].event.Source)
-	}
-	return errs
-}
-
-// notRecorded is the answer when Kafka did not acknowledge: nobody knows whether
-// the event is in, so the client is asked to send it again.
-func (s *Server) notRecorded(err error) error {
-	s.metrics.produceErrors.WithLabelValues(produceErrorReason(err)).Inc()
-	return &problem.Problem{
-		Code: problem.Internal,
-		Detail: "The event could not be confirmed in time. Send it again with growing waits; " +
-			"with an idempotency_key it is recorded once, however often it is sent.",
-		RetryAfter: 2 * time.Second,
 	}
 }
 
+// errNotRecorded is the answer when Kafka did not acknowledge: nobody knows
+// whether the event is in, so the client is asked to send it again.
+var errNotRecorded = &problem.Problem{
+	Code: problem.Internal,
+	Detail: "The event could not be confirmed in time. Send it again with growing waits; " +
+		"with an idempotency_key it is recorded once, however often it is sent.",
+	RetryAfter: 2 * time.Second,
+}
+
+// produceErrorReason is the metric's label for an error of Produce, "" for others.
 func produceErrorReason(err error) string {
 	switch {
 	case errors.Is(err, ErrFull):
 		return "buffer_full"
 	case errors.Is(err, ErrTimeout):
 		return "timeout"
+	case errors.Is(err, ErrRefused):
+		return "refused"
 	}
-	return "refused"
+	return ""
 }
 
 // appendResult appends the tracking result.
@@ -181,11 +194,24 @@ func appendText(dst []byte, text string) []byte {
 	if text == "" {
 		return append(dst, "null"...)
 	}
+	if plain(text) {
+		return append(append(append(dst, '"'), text...), '"')
+	}
 	dst, err := jsontext.AppendQuote(dst, text)
 	if err != nil {
 		panic("BUG: an accepted text is not UTF-8: " + err.Error())
 	}
 	return dst
+}
+
+// plain reports whether text is a JSON string as it stands.
+func plain(text string) bool {
+	for i := range len(text) {
+		if c := text[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
+			return false
+		}
+	}
+	return true
 }
 
 func reply(w http.ResponseWriter, status int, body []byte) {

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"bytes"
 	"fmt"
 	"testing"
 	"time"
@@ -15,7 +14,7 @@ import (
 func usageEvent(t *testing.T, fields string) (tokens, bool, error) {
 	t.Helper()
 	var r request
-	if err := decode(bytes.NewBufferString(`{"agent":"a",`+fields+`}`), &r); err != nil {
+	if err := decode([]byte(`{"agent":"a",`+fields+`}`), &r); err != nil {
 		return tokens{}, false, err
 	}
 	e := r.event(schema.ID{}, time.Now())

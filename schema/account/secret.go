@@ -33,7 +33,7 @@ func NewSecret() string {
 		n, _ := rand.Int(rand.Reader, big.NewInt(int64(len(base62Alphabet))))
 		b.WriteByte(base62Alphabet[n.Int64()])
 	}
-	sum := checksum(b.String())
+	sum := checksum([]byte(b.String()))
 	return b.String() + string(sum[:])
 }
 
@@ -44,18 +44,19 @@ func ParseSecret(text string) (h Hash, ok bool) {
 	if len(text) != keyLength || !strings.HasPrefix(text, KeyPrefix) {
 		return Hash{}, false
 	}
-	body := text[:keyLength-checksumLength]
+	all := []byte(text)
+	body := all[:keyLength-checksumLength]
 	if sum := checksum(body); string(sum[:]) != text[len(body):] {
 		return Hash{}, false
 	}
-	return sha256.Sum256([]byte(text)), true
+	return sha256.Sum256(all), true
 }
 
 // Hint returns the last four characters of a key, by which its owner knows it.
 func Hint(secret string) string { return secret[max(0, len(secret)-4):] }
 
-func checksum(text string) (sum [checksumLength]byte) {
-	n := crc32.ChecksumIEEE([]byte(text))
+func checksum(text []byte) (sum [checksumLength]byte) {
+	n := crc32.ChecksumIEEE(text)
 	for i := checksumLength - 1; i >= 0; i-- {
 		sum[i] = base62Alphabet[n%62]
 		n /= 62

@@ -1,0 +1,133 @@
+package ingest
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/go-json-experiment/json/jsontext"
+
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// batchOf is the events of a batch as they were read. Those that are at fault have
+// an error, the others a request.
+type batchOf struct {
+	// maxBytes bounds the text of one event.
+	maxBytes int64
+	outcomes []outcome
+}
+
+// batchReader returns how the body is to be read. An error means that it is no
+// batch as a whole.
+func batchReader(r *http.Request) (func(*batchOf, []byte) error, error) {
+	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	switch strings.ToLower(strings.TrimSpace(mediaType)) {
+	case "application/x-ndjson", "application/ndjson", "application/jsonl":
+		return (*batchOf).lines, nil
+	}
+	return (*batchOf).array, checkJSON(r)
+}
+
+// jsonSpace is what may stand around a JSON value.
+const jsonSpace = " \t\r\n"
+
+// lines takes each line that is not blank for an event.
+func (b *batchOf) lines(body []byte) error {
+	for line := range bytes.Lines(body) {
+		if line = bytes.Trim(line, jsonSpace); len(line) > 0 {
+			b.event(line)
+		}
+		if len(b.outcomes) > maxBatchEvents {
+			break
+		}
+	}
+	return b.checkLength()
+}
+
+// array reads a JSON array. Only a body whose elements cannot be told apart is
+// refused as a whole.
+func (b *batchOf) array(body []byte) error {
+	if b.plainArray(body) {
+		return b.checkLength()
+	}
+	b.outcomes = b.outcomes[:0]
+	return b.anyArray(body)
+}
+
+// plainArray reads an array whose elements scan understands. It returns false at
+// the first other one.
+func (b *batchOf) plainArray(body []byte) bool {
+	s := scanner{body}
+	if !s.mark('[') {
+		return false
+	}
+	for len(b.outcomes) <= maxBatchEvents {
+		r := spareRequests.Get().(*request)
+		start := len(s.rest)
+		if !s.event(r) || int64(start-len(s.rest)) > b.maxBytes {
+			return false
+		}
+		b.outcomes = append(b.outcomes, outcome{admission{request: r}, r.finish(nil)})
+		if s.mark(']') {
+			return len(s.rest) == 0
+		}
+		if !s.mark(',') {
+			return false
+		}
+	}
+	return true
+}
+
+// anyArray cuts an array into its elements. It is lenient about what is inside an
+// element, which decode judges.
+func (b *batchOf) anyArray(body []byte) error {
+	d := jsontext.NewDecoder(bytes.NewBuffer(body), jsontext.AllowDuplicateNames(true), jsontext.AllowInvalidUTF8(true))
+	if d.PeekKind() != '[' {
+		return problem.New(problem.Invalid, "The body must be a JSON array of events, or NDJSON with Content-Type: application/x-ndjson.")
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return syntaxProblem(err)
+	}
+	for d.PeekKind() != ']' {
+		value, err := d.ReadValue()
+		if err != nil {
+			return syntaxProblem(err)
+		}
+		end := d.InputOffset()
+		b.event(body[end-int64(len(value)) : end])
+		if len(b.outcomes) > maxBatchEvents {
+			break
+		}
+	}
+	if err := b.checkLength(); err != nil {
+		return err
+	}
+	if _, err := d.ReadToken(); err != nil {
+		return syntaxProblem(err)
+	}
+	if _, err := d.ReadToken(); !errors.Is(err, io.EOF) {
+		return problem.New(problem.Invalid, "The body must hold one JSON array and nothing after it.")
+	}
+	return nil
+}
+
+// event reads one event.
+func (b *batchOf) event(text []byte) {
+	if int64(len(text)) > b.maxBytes {
+		b.outcomes = append(b.outcomes, outcome{err: problem.New(problem.TooLarge, fmt.Sprintf("One event may have at most %d bytes.", b.maxBytes))})
+		return
+	}
+	r := spareRequests.Get().(*request)
+	b.outcomes = append(b.outcomes, outcome{admission{request: r}, decode(text, r)})
+}
+
+func (b *batchOf) checkLength() error {
+	if n := len(b.outcomes); n < 1 || n > maxBatchEvents {
+		return problem.New(problem.Invalid, fmt.Sprintf("A batch holds 1 to %d events.", maxBatchEvents))
+	}
+	return nil
+}

@@ -1,0 +1,110 @@
+package ingest
+
+import "github.com/outlayhq/outlay/schema"
+
+// space passes over what may stand around values.
+func (s *scanner) space() {
+	for len(s.rest) > 0 {
+		switch s.rest[0] {
+		case ' ', '\n', '\r', '\t':
+			s.rest = s.rest[1:]
+		default:
+			return
+		}
+	}
+}
+
+// mark passes over c and the space around it.
+func (s *scanner) mark(c byte) bool {
+	if len(s.rest) > 0 && s.rest[0] != c {
+		s.space()
+	}
+	if !s.close(c) {
+		return false
+	}
+	s.space()
+	return true
+}
+
+// open passes over the c that starts an object or array of metadata and the space after it.
+func (s *scanner) open(c byte, nodes *int) bool {
+	if !s.close(c) {
+		return false
+	}
+	*nodes++
+	s.space()
+	return true
+}
+
+// close passes over c alone, so that what ends with it has no space in its tail.
+func (s *scanner) close(c byte) bool {
+	if len(s.rest) == 0 || s.rest[0] != c {
+		return false
+	}
+	s.rest = s.rest[1:]
+	return true
+}
+
+func (s *scanner) word(w string) bool {
+	if len(s.rest) < len(w) || string(s.rest[:len(w)]) != w {
+		return false
+	}
+	s.rest = s.rest[len(w):]
+	return true
+}
+
+// text returns what a string without escapes and control characters holds.
+func (s *scanner) text() ([]byte, bool) {
+	if len(s.rest) == 0 || s.rest[0] != '"' {
+		return nil, false
+	}
+	ascii := true
+	for i, c := range s.rest[1:] {
+		switch {
+		case c == '"':
+			text := s.rest[1 : i+1]
+			s.rest = s.rest[i+2:]
+			return text, ascii || schema.TextFault(string(text), len(text)) == ""
+		case c < 0x20 || c == 0x7f || c == '\\':
+			return nil, false
+		case c > 0x7f:
+			ascii = false
+		}
+	}
+	return nil, false
+}
+
+// number returns the text of a number that has no exponent.
+func (s *scanner) number() ([]byte, bool) {
+	i := 0
+	if len(s.rest) > 0 && s.rest[0] == '-' {
+		i++
+	}
+	whole := s.digits(i)
+	if whole == 0 || whole > 1 && s.rest[i] == '0' {
+		return nil, false
+	}
+	i += whole
+	if i < len(s.rest) && s.rest[i] == '.' {
+		fraction := s.digits(i + 1)
+		if fraction == 0 {
+			return nil, false
+		}
+		i += 1 + fraction
+	}
+	if i < len(s.rest) && (s.rest[i] == 'e' || s.rest[i] == 'E') {
+		return nil, false
+	}
+	literal := s.rest[:i]
+	s.rest = s.rest[i:]
+	return literal, true
+}
+
+// digits returns how many digits there are from i on.
+func (s *scanner) digits(i int) int {
+	n := 0
+	for i+n < len(s.rest) && s.rest[i+n] >= '0' && s.rest[i+n] <= '9' {
+		n++
+	}
+	return n
+}
