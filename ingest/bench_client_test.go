@@ -11,6 +11,9 @@ import (
 	"sync"
 	"sync/atomic"
 	"testing"
+	"time"
+
+	"golang.org/x/sync/errgroup"
 )
 
 // hammer sends n requests over a number of connections, one at a time on each,
@@ -35,6 +38,42 @@ func hammer(b *testing.B, address string, requests [][]byte, connections, n int)
 		b.Fatal(err)
 	default:
 	}
+}
+
+// hammerAt sends n requests at a rate a second, each when it is due, and returns
+// how long after that each was answered.
+func hammerAt(b *testing.B, address string, requests [][]byte, connections, n int, rate float64) []time.Duration {
+	b.Helper()
+	var next atomic.Int64
+	var group errgroup.Group
+	times := make([]time.Duration, n)
+	start := time.Now()
+	for range connections {
+		group.Go(func() error {
+			conn, err := net.Dial("tcp", address)
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			r := bufio.NewReaderSize(conn, 4<<10)
+			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
+				due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))
+				time.Sleep(time.Until(due))
+				if _, err := conn.Write(requests[i%int64(len(requests))]); err != nil {
+					return err
+				}
+				if err := readAnswer(r); err != nil {
+					return err
+				}
+				times[i] = time.Since(due)
+			}
+			return nil
+		})
+	}
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
+	return times
 }
 
 func hammerOne(address string, requests [][]byte, next *atomic.Int64, n int64) error {

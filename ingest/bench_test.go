@@ -9,7 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime/debug"
+	"slices"
 	"strings"
 	"syscall"
 	"testing"
@@ -35,7 +35,7 @@ const (
 )
 
 func TestMain(m *testing.M) {
-	roles := map[string]func() error{"bare": serveBare, "ingest": serveIngest, "broker": serveBroker}
+	roles := map[string]func() error{"bare": serveBare, "priced": servePriced, "ingest": serveIngest, "broker": serveBroker}
 	if role, ok := roles[os.Getenv(roleVar)]; ok {
 		if err := role(); err != nil {
 			fmt.Fprintln(os.Stderr, err)
@@ -60,20 +60,45 @@ func serveBare() error {
 }
 
 func serveIngest() error {
-	debug.SetGCPercent(GCPercent)
 	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
 	if err != nil {
 		return err
 	}
+	return serveHTTP(benchServer(client).Handler())
+}
+
+// servePriced does all that a batch needs but write it to Kafka.
+func servePriced() error {
+	s := benchServer(nil)
+	return serveHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, err := readBody(w, r, s.cfg.MaxBatchBytes)
+		if err != nil {
+			return
+		}
+		defer releaseBody(body)
+		b := batchOf{maxBytes: s.cfg.MaxBodyBytes}
+		if b.array(body.Bytes()) != nil {
+			return
+		}
+		for i := range b.outcomes {
+			b.outcomes[i].admission, b.outcomes[i].err = s.admit(r.Context(), b.outcomes[i].request, fuzzAccount)
+		}
+		s.replyBatch(w, b.outcomes)
+		for _, o := range b.outcomes {
+			o.request.release()
+		}
+	}))
+}
+
+func benchServer(client *kgo.Client) *Server {
 	hash, _ := account.ParseSecret(os.Getenv(secretVar))
-	s := New(DefaultConfig(), Deps{
+	return New(DefaultConfig(), Deps{
 		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise}},
 		Caps:   noCaps{},
 		Limits: noLimits{},
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
-	return serveHTTP(s.Handler())
 }
 
 func serveHTTP(h http.Handler) error {
@@ -187,26 +212,58 @@ func BenchmarkTrack(b *testing.B) {
 	}
 }
 
-// BenchmarkBatch sends batches of 100.
+// BenchmarkBatch compares batches of 100 with the same ones that are decoded,
+// priced and answered without Kafka.
 func BenchmarkBatch(b *testing.B) {
 	secret := account.NewSecret()
 	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
+	priced := startRole(b, "priced")
 	server := startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)
 	for round := range 2 {
+		b.Run(fmt.Sprintf("priced/batch=100/connections=16/round=%d", round), func(b *testing.B) {
+			benchRequests(b, priced, "/", secret, 16, batchBodies(100), 100)
+		})
 		b.Run(fmt.Sprintf("batch=100/connections=16/round=%d", round), func(b *testing.B) {
 			benchRequests(b, server, "/v1/track/batch", secret, 16, batchBodies(100), 100)
 		})
 	}
 }
 
-// benchRequests sends b.N requests and reports events a second and the server's
-// CPU time for each.
-func benchRequests(b *testing.B, s *server, path, secret string, connections int, bodies []string, eventsEach int) {
+// BenchmarkLatency sends single events at half of the rate that the server just
+// showed to be its highest. A request's time starts when it is due, not when there
+// is a connection for it.
+func BenchmarkLatency(b *testing.B) {
+	const connections = 256
+	secret := account.NewSecret()
+	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
+	server := startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)
+	requests := rawRequests(server, "/v1/track", secret, trackBodies())
+	start := time.Now()
+	hammer(b, server.address, requests, connections, 100_000)
+	rate := 100_000 / time.Since(start).Seconds() / 2
+	b.Run("half-rate", func(b *testing.B) {
+		times := hammerAt(b, server.address, requests, connections, b.N, rate)
+		slices.Sort(times)
+		b.ReportMetric(rate, "events/s")
+		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
+		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+		b.ReportMetric(0, "ns/op")
+	})
+}
+
+func rawRequests(s *server, path, secret string, bodies []string) [][]byte {
 	requests := make([][]byte, len(bodies))
 	for i, body := range bodies {
 		requests[i] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
 			path, s.address, secret, len(body), body)
 	}
+	return requests
+}
+
+// benchRequests sends b.N requests and reports events a second and the server's
+// CPU time for each.
+func benchRequests(b *testing.B, s *server, path, secret string, connections int, bodies []string, eventsEach int) {
+	requests := rawRequests(s, path, secret, bodies)
 	hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
 	cpu := s.cpu(b)
 	b.ResetTimer()

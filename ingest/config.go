@@ -23,11 +23,6 @@ type Config struct {
 	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 72 bytes."`
 }
 
-// GCPercent is the garbage collector's setting for an ingest process: it lets the
-// heap grow to five times what is live, which is little, and saves a third of the
-// CPU time of a request.
-const GCPercent = 400
-
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
 	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}

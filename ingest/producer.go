@@ -38,6 +38,9 @@ func ProducerOptions(topic string) []kgo.Opt {
 		// less CPU time here, and no longer to be acknowledged.
 		kgo.MaxProduceRequestsInflightPerBroker(1),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
+		// They are compressed with tables of 8 MiB that stay: more than all the
+		// rest. What the client does is in our own metrics.
+		kgo.DisableClientMetrics(),
 		// Bytes are bounded by Producer; this bound is never the first one.
 		kgo.MaxBufferedRecords(1 << 20),
 		// One record that times out fails all that wait behind it in its

@@ -54,6 +54,14 @@ func (p *process) run(ctx context.Context) error {
 		}
 	}
 
+	work.Go(func() error {
+		// Too much memory is no reason to stop.
+		if err := releaseStart(workFailed); err != nil {
+			p.log.WarnContext(ctx, "memory of the start not released", "error", err)
+		}
+		return nil
+	})
+
 	served := p.serve(ctx, workFailed)
 	flushed := p.flush(ctx)
 	stopWork()

@@ -1,0 +1,7 @@
+//go:build !linux
+
+package main
+
+import "context"
+
+func releaseStart(context.Context) error { return nil }
