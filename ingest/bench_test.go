@@ -110,9 +110,10 @@ func serveHTTP(h http.Handler) error {
 	return (&http.Server{Handler: h, ReadHeaderTimeout: time.Second}).Serve(l)
 }
 
-// serveBroker is a broker with its data on disk.
+// serveBroker is a broker with its data on disk and as many partitions as the one
+// of `outlay up`.
 func serveBroker() error {
-	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(12, wire.EventsTopic)}
+	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(4, wire.EventsTopic)}
 	if strings.HasSuffix(os.Getenv(dirVar), "synced") {
 		options = append(options, kfake.SyncWrites())
 	}
