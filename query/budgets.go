@@ -17,7 +17,7 @@ type budgetReply struct {
 	// Agent is null for the cap of the whole account.
 	Agent        *string           `json:"agent"`
 	LimitUSD     schema.NanoUSD    `json:"limit_usd"`
-	SpentUSD     schema.NanoUSD    `json:"spent_usd"`
+	SpentUSD     usage.USD         `json:"spent_usd"`
 	RemainingUSD schema.NanoUSD    `json:"remaining_usd"`
 	Used         float64           `json:"used"`
 	Period       budget.Period     `json:"period"`
@@ -25,22 +25,22 @@ type budgetReply struct {
 	AlertAt      []float64         `json:"alert_at"`
 	OnUnpriced   budget.OnUnpriced `json:"on_unpriced"`
 	// PeriodStart and ResetsAt are null for a cap that never starts anew.
-	PeriodStart    usage.Time     `json:"period_start"`
-	ResetsAt       usage.Time     `json:"resets_at"`
-	ResetAt        *usage.Time    `json:"reset_at,omitempty"`
-	ResetBy        *string        `json:"reset_by,omitempty"`
-	ProjectedUSD   *usage.USD     `json:"projected_usd"`
-	RefusedEvents  int64          `json:"refused_events"`
-	RefusedCostUSD schema.NanoUSD `json:"refused_cost_usd"`
-	CreatedAt      usage.Time     `json:"created_at"`
-	UpdatedAt      usage.Time     `json:"updated_at"`
+	PeriodStart    usage.Time  `json:"period_start"`
+	ResetsAt       usage.Time  `json:"resets_at"`
+	ResetAt        *usage.Time `json:"reset_at,omitempty"`
+	ResetBy        *string     `json:"reset_by,omitempty"`
+	ProjectedUSD   *usage.USD  `json:"projected_usd"`
+	RefusedEvents  int64       `json:"refused_events"`
+	RefusedCostUSD usage.USD   `json:"refused_cost_usd"`
+	CreatedAt      usage.Time  `json:"created_at"`
+	UpdatedAt      usage.Time  `json:"updated_at"`
 }
 
 func newBudgetReply(b *usage.Cap) budgetReply {
 	reply := budgetReply{
-		Agent: nonEmpty(b.Agent), LimitUSD: b.Limit, SpentUSD: b.State.Spent, RemainingUSD: b.Remaining(), Used: b.Used(),
+		Agent: nonEmpty(b.Agent), LimitUSD: b.Limit, SpentUSD: usage.USDOf(b.State.Spent), RemainingUSD: b.Remaining(), Used: b.Used(),
 		Period: b.Period, Timezone: b.Timezone, AlertAt: b.AlertAt, OnUnpriced: b.OnUnpriced, ProjectedUSD: b.Projected(),
-		RefusedEvents: b.State.RefusedEvents, RefusedCostUSD: b.State.RefusedCost,
+		RefusedEvents: b.State.RefusedEvents, RefusedCostUSD: usage.USDOf(b.State.RefusedCost),
 		CreatedAt: usage.Time{Time: b.CreatedAt}, UpdatedAt: usage.Time{Time: b.UpdatedAt},
 	}
 	if b.Period != budget.Total {

@@ -281,6 +281,30 @@ func TestBudgetLimitIsExact(t *testing.T) {
 	}
 }
 
+// What was spent and refused is told to the last digit, however much it is.
+func TestBudgetShowsMoreThanAnInt64Holds(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		w.alice.put(budgetPath("bot"), `{"limit_usd":1000000000,"period":"total"}`).want(http.StatusOK)
+		for range 20 {
+			w.alice.spend("bot", 1_000_000_000_000_000_001)
+		}
+		w.alice.refuse("bot", w.now, 1, 9_000_000_000_000_000_001)
+		w.alice.refuse("bot", w.now.Add(-15*time.Minute), 1, 9_000_000_000_000_000_001)
+		want := "limit 1000000000 spent 20000000000.00000002 remaining 0 used 20 refused 2 18000000000.000000002"
+		if got := w.alice.get(budgetPath("bot")).budget().figures(); got != want {
+			t.Errorf("alone: %s, want %s", got, want)
+		}
+		if got := w.alice.budgets("").Data[0].figures(); got != want {
+			t.Errorf("in the list: %s, want %s", got, want)
+		}
+		if got := w.alice.post(budgetPath("bot")+"/reset", "").budget(); got.Spent != "0" {
+			t.Errorf("after a reset %s is spent, want nothing", got.Spent)
+		}
+	})
+}
+
 // Viewers read caps and change none; admins and owners do. Without a token nobody
 // does anything.
 func TestBudgetRoles(t *testing.T) {

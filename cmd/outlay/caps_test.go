@@ -159,8 +159,8 @@ func (c *capped) checkRest(t *testing.T) {
 			t.Fatalf("not at rest: stored %s, let through %s, leased %s", stored, c.letThrough(), state.Leased)
 		}
 	}
-	if state.Spent != stored || state.Spent > c.limit+capCost {
-		t.Errorf("spent %s, stored %s, cap %s", state.Spent, stored, c.limit)
+	if state.Spent != schema.SumOf(stored) || stored > c.limit+capCost {
+		t.Errorf("spent %s nano-dollars, stored %d, cap %d", state.Spent, stored, c.limit)
 	}
 	// The ledger is written once a second.
 	time.Sleep(2 * time.Second)

@@ -25,7 +25,7 @@ type grant struct {
 const callTimeout = 2 * time.Second
 
 const leaseBudget = `
-SELECT granted, least(remaining, 9e18)::bigint FROM lease_budget($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+SELECT granted, greatest(least(remaining, 9e18), -9e18)::bigint FROM lease_budget($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
 // lease asks for more of a share.
 func (b *bank) lease(ctx context.Context, replica schema.ID, scope budget.Scope, c *call) (grant, error) {

@@ -258,7 +258,7 @@ func (w *world) reset() {
 	}
 	w.reload()
 	w.admitted, w.highest, w.largest = 0, w.limit, 0
-	if s := w.state(); s.Spent != 0 || s.Leased != 0 {
+	if s := w.state(); s.Spent != (schema.Sum{}) || s.Leased != 0 {
 		w.t.Fatalf("after a reset: spent %s, leased %s", s.Spent, s.Leased)
 	}
 }
@@ -305,8 +305,8 @@ func oneOrder(t *testing.T, pool *pgxpool.Pool, seed uint64) schema.NanoUSD {
 	if s.Leased != 0 {
 		t.Errorf("leased at rest: %s", s.Leased)
 	}
-	if s.Spent != w.admitted {
-		t.Errorf("spent %s at rest, let through %s", s.Spent, w.admitted)
+	if s.Spent != schema.SumOf(w.admitted) {
+		t.Errorf("spent %s nano-dollars at rest, let through %d", s.Spent, w.admitted)
 	}
 	return most
 }
@@ -359,7 +359,7 @@ func TestResetReachesReplicas(t *testing.T) {
 	if !w.admit(t, w.gates[0], 10) {
 		t.Error("after a reset nothing passes on a replica that asks")
 	}
-	if s := w.state(); s.Spent != 0 {
+	if s := w.state(); s.Spent != (schema.Sum{}) {
 		t.Errorf("spent after a reset: %s", s.Spent)
 	}
 }

@@ -22,8 +22,8 @@ type refusedKey struct {
 }
 
 type refusedSum struct {
-	events, input, output int64
-	cost                  schema.NanoUSD
+	events              int64
+	input, output, cost schema.Sum
 }
 
 // maxRefusedKeys bounds memory while the database is away. What does not fit is
@@ -39,15 +39,15 @@ func (l *ledger) add(e *schema.Event) {
 	if _, known := l.sums[k]; !known && len(l.sums) >= maxRefusedKeys {
 		k.model, k.provider = "", ""
 	}
-	l.merge(k, refusedSum{1, e.InputTokens, e.OutputTokens, e.Cost})
+	l.merge(k, refusedSum{1, schema.SumOf(e.InputTokens), schema.SumOf(e.OutputTokens), schema.SumOf(e.Cost)})
 }
 
 func (l *ledger) merge(k refusedKey, s refusedSum) {
 	sum := l.sums[k]
 	sum.events += s.events
-	sum.input += s.input
-	sum.output += s.output
-	sum.cost += s.cost
+	sum.input.AddSum(s.input)
+	sum.output.AddSum(s.output)
+	sum.cost.AddSum(s.cost)
 	l.sums[k] = sum
 }
 
@@ -69,7 +69,7 @@ func (l *ledger) putBack(sums map[refusedKey]refusedSum) {
 
 const addRefused = `
 INSERT INTO refused_events AS r (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
-SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::int8[], $7::numeric[], $8::numeric[], $9::numeric[])
+SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::int8[], $7::text[]::numeric[], $8::text[]::numeric[], $9::text[]::numeric[])
 ON CONFLICT (account_id, agent, bucket, model, provider) DO UPDATE SET
   events = r.events + excluded.events, input_tokens = r.input_tokens + excluded.input_tokens,
   output_tokens = r.output_tokens + excluded.output_tokens, cost_nano_usd = r.cost_nano_usd + excluded.cost_nano_usd`
@@ -85,13 +85,13 @@ func (g *Gate) writeRefused(ctx context.Context) {
 		accounts                  []schema.ID
 		agents, models, providers []string
 		buckets                   []time.Time
-		events, input, output     []int64
-		costs                     []int64
+		events                    []int64
+		input, output, costs      []string
 	)
 	for k, s := range sums {
 		accounts, agents, models, providers = append(accounts, k.account), append(agents, k.agent), append(models, k.model), append(providers, k.provider)
 		buckets, events = append(buckets, k.bucket), append(events, s.events)
-		input, output, costs = append(input, s.input), append(output, s.output), append(costs, int64(s.cost))
+		input, output, costs = append(input, s.input.String()), append(output, s.output.String()), append(costs, s.cost.String())
 	}
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()

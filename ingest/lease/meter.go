@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"math"
 	"sync"
 	"time"
 
@@ -63,6 +64,10 @@ func (m *meter) take(now, arrival time.Time, cost schema.NanoUSD) (v verdict, s 
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	m.roll(arrival)
+	if m.share.charged > maxCharged {
+		m.retire()
+		m.roll(arrival)
+	}
 	switch {
 	case m.balance > 0 && m.balance >= cost:
 		m.balance -= cost
@@ -159,6 +164,10 @@ const (
 	minWant schema.NanoUSD = 10_000_000
 	maxWant schema.NanoUSD = 1000_000_000_000
 )
+
+// maxCharged is when a share makes way for the next. Duplicates, whose money comes
+// back, may charge a share with more than any cap, and charges are an int64.
+const maxCharged = schema.NanoUSD(math.MaxInt64 / 2)
 
 // ambition adapts want to how quickly shares are used up. Holds mu.
 func (m *meter) ambition(now time.Time, need schema.NanoUSD) schema.NanoUSD {

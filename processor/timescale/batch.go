@@ -56,13 +56,13 @@ type spendKey struct {
 }
 
 type spendSum struct {
-	cost   schema.NanoUSD
+	cost   schema.Sum
 	events int64
 }
 
 // leaseSum is what the events of a batch used of a lease, and the part of it that
 // is stored: duplicates are not.
-type leaseSum struct{ used, stored schema.NanoUSD }
+type leaseSum struct{ used, stored schema.Sum }
 
 const bucketSeconds = 15 * 60
 

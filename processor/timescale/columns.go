@@ -2,6 +2,7 @@ package timescale
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
@@ -76,6 +77,32 @@ func (c *column) int8(v int64) {
 func (c *column) int4(v int32) {
 	c.buf = append(c.buf, 0, 0, 0, 4)
 	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(v))
+	c.count++
+}
+
+// numericBase is what PostgreSQL counts the digits of a numeric to.
+const numericBase = 10_000
+
+// numeric adds a whole number. It is sent as how many digits there are, the weight
+// of the first, the sign, the decimals, and the digits.
+func (c *column) numeric(v schema.Sum) {
+	var digits [10]uint16 // as many as 2^128 has
+	first := len(digits)
+	for hi, lo := v.Words(); hi|lo != 0; {
+		var digit uint64
+		digit, hi = hi%numericBase, hi/numericBase
+		lo, digit = bits.Div64(digit, lo, numericBase)
+		first--
+		digits[first] = uint16(digit)
+	}
+	n := len(digits) - first
+	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(8+2*n))
+	c.buf = binary.BigEndian.AppendUint16(c.buf, uint16(n))
+	c.buf = binary.BigEndian.AppendUint16(c.buf, uint16(max(n-1, 0)))
+	c.buf = append(c.buf, 0, 0, 0, 0)
+	for _, digit := range digits[first:] {
+		c.buf = binary.BigEndian.AppendUint16(c.buf, digit)
+	}
 	c.count++
 }
 

@@ -141,7 +141,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		// Whatever becomes of an event, it is not on its way any more.
 		for _, lease := range item.Event.Leases {
 			sum := leases[lease]
-			sum.used += item.Event.Cost
+			sum.used.Add(int64(item.Event.Cost))
 			leases[lease] = sum
 		}
 		if item.Dead != nil {
@@ -167,7 +167,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		result.Stored++
 		for _, lease := range e.Leases {
 			sum := leases[lease]
-			sum.stored += e.Cost
+			sum.stored.Add(int64(e.Cost))
 			leases[lease] = sum
 		}
 		buckets[bucketOf(e.Time)] = true
@@ -175,7 +175,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		for _, agent := range [...]string{e.Agent, ""} {
 			k := spendKey{e.AccountID, agent, bucketOf(e.ReceivedAt)}
 			sum := spend[k]
-			sum.cost += e.Cost
+			sum.cost.Add(int64(e.Cost))
 			sum.events++
 			spend[k] = sum
 		}
@@ -205,7 +205,7 @@ func (s *Sink) addSpend(spend map[spendKey]spendSum) {
 		s.spendAccount.id(k.account)
 		s.spendAgent.text(k.agent)
 		s.spendBucket.time(time.Unix(k.bucket, 0))
-		s.spendCost.int8(int64(spend[k].cost))
+		s.spendCost.numeric(spend[k].cost)
 		s.spendEvents.int8(spend[k].events)
 	}
 }
@@ -215,8 +215,8 @@ func (s *Sink) addLeases(leases map[schema.ID]leaseSum) {
 	ids := slices.SortedFunc(maps.Keys(leases), func(a, b schema.ID) int { return slices.Compare(a[:], b[:]) })
 	for _, id := range ids {
 		s.leaseID.id(id)
-		s.leaseUsed.int8(int64(leases[id].used))
-		s.leaseStored.int8(int64(leases[id].stored))
+		s.leaseUsed.numeric(leases[id].used)
+		s.leaseStored.numeric(leases[id].stored)
 	}
 }
 
@@ -264,7 +264,7 @@ func (s *Sink) columns() func(yield func(*column, uint32) bool) {
 			yield(&s.spendAccount, pgtype.UUIDOID) &&
 			yield(&s.spendAgent, pgtype.TextOID) &&
 			yield(&s.spendBucket, pgtype.TimestamptzOID) &&
-			yield(&s.spendCost, pgtype.Int8OID) &&
+			yield(&s.spendCost, pgtype.NumericOID) &&
 			yield(&s.spendEvents, pgtype.Int8OID) &&
 			yield(&s.buckets, pgtype.TimestamptzOID) &&
 			yield(&s.deadPart, pgtype.Int4OID) &&
@@ -274,7 +274,7 @@ func (s *Sink) columns() func(yield func(*column, uint32) bool) {
 			yield(&s.deadAccount, pgtype.UUIDOID) &&
 			yield(&s.deadReceived, pgtype.TimestamptzOID) &&
 			yield(&s.leaseID, pgtype.UUIDOID) &&
-			yield(&s.leaseUsed, pgtype.Int8OID) &&
-			yield(&s.leaseStored, pgtype.Int8OID)
+			yield(&s.leaseUsed, pgtype.NumericOID) &&
+			yield(&s.leaseStored, pgtype.NumericOID)
 	}
 }

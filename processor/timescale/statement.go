@@ -14,7 +14,7 @@ WITH moved AS (
   ON CONFLICT DO NOTHING RETURNING 1
 ), spent AS (
   INSERT INTO spend AS s (account_id, agent, bucket, cost_nano_usd, events)
-  SELECT * FROM unnest($7::uuid[], $8::text[], $9::timestamptz[], $10::int8[], $11::int8[])
+  SELECT * FROM unnest($7::uuid[], $8::text[], $9::timestamptz[], $10::numeric[], $11::int8[])
   ON CONFLICT (account_id, agent, bucket) DO UPDATE
   SET cost_nano_usd = s.cost_nano_usd + excluded.cost_nano_usd, events = s.events + excluded.events
 ), late AS (
@@ -29,7 +29,7 @@ WITH moved AS (
   ON CONFLICT DO NOTHING
 ), settled AS (
   UPDATE budget_leases l SET used_nano_usd = l.used_nano_usd + u.used, stored_nano_usd = l.stored_nano_usd + u.stored
-  FROM unnest($19::uuid[], $20::int8[], $21::int8[]) AS u(lease_id, used, stored) WHERE l.lease_id = u.lease_id
+  FROM unnest($19::uuid[], $20::numeric[], $21::numeric[]) AS u(lease_id, used, stored) WHERE l.lease_id = u.lease_id
 ), stored AS (
   INSERT INTO events (
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,

@@ -21,7 +21,13 @@ type Cap struct {
 }
 
 // Remaining is what is left of the cap, never less than nothing.
-func (c *Cap) Remaining() schema.NanoUSD { return max(0, c.Limit-c.State.Spent) }
+func (c *Cap) Remaining() schema.NanoUSD {
+	spent := c.State.Spent.Int()
+	if !spent.IsInt64() {
+		return 0
+	}
+	return max(0, c.Limit-schema.NanoUSD(spent.Int64()))
+}
 
 // usedSteps is how finely Used is told. It is rounded down: 1 means reached.
 const usedSteps = 10_000
@@ -31,7 +37,7 @@ func (c *Cap) Used() float64 {
 	if c.Limit == 0 {
 		return 1
 	}
-	steps := new(big.Int).Mul(big.NewInt(int64(c.State.Spent)), big.NewInt(usedSteps))
+	steps := new(big.Int).Mul(c.State.Spent.Int(), big.NewInt(usedSteps))
 	whole, _ := steps.Quo(steps, big.NewInt(int64(c.Limit))).Float64()
 	return whole / usedSteps
 }
@@ -46,7 +52,7 @@ func (c *Cap) Projected() *USD {
 	if reset := c.State.ResetAt; reset != nil && reset.After(since) {
 		since = *reset
 	}
-	projected := NewUSD(int64(c.State.Spent))
+	projected := USDOf(c.State.Spent)
 	// The first minutes of a period are no pace.
 	rest := scaled(&projected.Sum, c.Window.End.Sub(c.AsOf), max(time.Hour, c.AsOf.Sub(since)))
 	projected.Add(&rest)

@@ -30,7 +30,7 @@ func TestCapUsed(t *testing.T) {
 		{budget.MaxLimit - 1, budget.MaxLimit, 0.9999},
 		{9_223_372_036_854_775_807, 1, 9_223_372_036_854_775_807},
 	} {
-		b := usage.Cap{Budget: budget.Budget{Limit: c.limit}, State: budget.State{Spent: c.spent}}
+		b := usage.Cap{Budget: budget.Budget{Limit: c.limit}, State: budget.State{Spent: schema.SumOf(c.spent)}}
 		if got := b.Used(); got != c.want {
 			t.Errorf("Used of %d of %d = %v, want %v", c.spent, c.limit, got, c.want)
 		}
@@ -41,6 +41,7 @@ func TestCapUsed(t *testing.T) {
 // since its start or the last reset, which is not told from less than an hour.
 func TestCapProjected(t *testing.T) {
 	t.Parallel()
+	ten := schema.SumOf(int64(10))
 	start := time.Date(2026, 11, 21, 0, 0, 0, 0, time.UTC)
 	w := budget.Window{Start: start, End: start.Add(24 * time.Hour)}
 	at := func(d time.Duration) *time.Time { t := start.Add(d); return &t }
@@ -57,16 +58,16 @@ func TestCapProjected(t *testing.T) {
 		{"reset just now", 12 * time.Hour, at(12 * time.Hour), "0.00000013"},
 		{"reset by a clock that is ahead", 12 * time.Hour, at(13 * time.Hour), "0.00000013"},
 	} {
-		b := usage.Cap{Budget: budget.Budget{Period: budget.Day}, Window: w, AsOf: start.Add(c.after), State: budget.State{Spent: 10, ResetAt: c.reset}}
+		b := usage.Cap{Budget: budget.Budget{Period: budget.Day}, Window: w, AsOf: start.Add(c.after), State: budget.State{Spent: ten, ResetAt: c.reset}}
 		if got := b.Projected().String(); got != c.want {
 			t.Errorf("%s: projected %s, want %s", c.name, got, c.want)
 		}
 	}
-	b := usage.Cap{Budget: budget.Budget{Period: budget.Total}, State: budget.State{Spent: 10}}
+	b := usage.Cap{Budget: budget.Budget{Period: budget.Total}, State: budget.State{Spent: ten}}
 	if got := b.Projected(); got != nil {
 		t.Errorf("a cap that never ends is projected to %s", got)
 	}
-	b = usage.Cap{Budget: budget.Budget{Period: budget.Day}, Window: w, AsOf: start.Add(time.Hour), State: budget.State{Spent: 9_000_000_000_000_000_000}}
+	b = usage.Cap{Budget: budget.Budget{Period: budget.Day}, Window: w, AsOf: start.Add(time.Hour), State: budget.State{Spent: schema.SumOf(int64(9_000_000_000_000_000_000))}}
 	if got := b.Projected().String(); got != "216000000000" {
 		t.Errorf("projected %s, want more than an int64 holds", got)
 	}

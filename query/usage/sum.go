@@ -5,6 +5,8 @@ import (
 	"math/big"
 
 	"github.com/jackc/pgx/v5/pgtype"
+
+	"github.com/outlayhq/outlay/schema"
 )
 
 // Sum is a whole number of any size: the numeric that PostgreSQL makes of a sum
@@ -56,6 +58,12 @@ type USD struct{ Sum }
 
 // NewUSD returns an amount of nano-dollars.
 func NewUSD(nano int64) USD { return USD{NewSum(nano)} }
+
+// USDOf returns a sum of nano-dollars.
+func USDOf(nano schema.Sum) (u USD) {
+	u.n.Set(nano.Int())
+	return u
+}
 
 // nanoDigits is how many decimals a nano-dollar has.
 const nanoDigits = 9

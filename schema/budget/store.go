@@ -118,17 +118,18 @@ func collect(rows pgx.Rows) ([]Budget, error) {
 	return budgets, nil
 }
 
-// State is where a cap stands in a period. An amount that is larger than NanoUSD
-// can hold is the largest that it can.
+// State is where a cap stands in a period.
 type State struct {
-	// Spent is the cost of the stored events of the period since its last reset.
-	Spent schema.NanoUSD
-	// Leased is what ingest holds or has accepted and is not stored yet.
+	// Spent is the cost in nano-dollars of the stored events of the period since its
+	// last reset.
+	Spent schema.Sum
+	// Leased is what ingest holds or has accepted and is not stored yet. It is about
+	// as large as the cap at most.
 	Leased schema.NanoUSD
 	// Refused events and what they would have cost, in the period. Of an account
 	// they are all that were refused, because of its own cap or of an agent's.
 	RefusedEvents int64
-	RefusedCost   schema.NanoUSD
+	RefusedCost   schema.Sum
 	// ResetAt and ResetBy are of the last reset in the period; nil without one.
 	// ResetBy is nil also when no user did it.
 	ResetAt *time.Time
@@ -136,12 +137,12 @@ type State struct {
 }
 
 const selectStates = `
-SELECT least(budget_spent($1, q.agent, q.start, q.finish), 9223372036854775807)::bigint AS spent,
+SELECT greatest(budget_spent($1, q.agent, q.start, q.finish), 0) AS spent,
   least(budget_leased($1, q.agent, q.start), 9223372036854775807)::bigint AS leased,
   refused.events AS refused_events, refused.cost AS refused_cost, reset.at AS reset_at, reset.by_user AS reset_by
 FROM unnest($2::text[], $3::timestamptz[], $4::timestamptz[]) WITH ORDINALITY AS q (agent, start, finish, n)
 CROSS JOIN LATERAL (
-  SELECT coalesce(sum(events), 0)::bigint AS events, least(coalesce(sum(cost_nano_usd), 0), 9223372036854775807)::bigint AS cost
+  SELECT coalesce(sum(events), 0)::bigint AS events, coalesce(sum(cost_nano_usd), 0) AS cost
   FROM (
     SELECT events, cost_nano_usd FROM refused_events r
     WHERE r.account_id = $1 AND r.agent = q.agent AND r.bucket >= q.start AND r.bucket < q.finish

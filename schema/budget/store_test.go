@@ -120,8 +120,8 @@ func (l *ledger) stands(spent, leased schema.NanoUSD) {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	if state.Spent != spent || state.Leased != leased {
-		l.t.Fatalf("spent %d, leased %d, want %d and %d", state.Spent, state.Leased, spent, leased)
+	if state.Spent != schema.SumOf(spent) || state.Leased != leased {
+		l.t.Fatalf("spent %s, leased %d, want %d and %d", state.Spent, state.Leased, spent, leased)
 	}
 }
 
@@ -370,12 +370,17 @@ func TestStateSumsRefusedEvents(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		want := []budget.State{{RefusedEvents: 2, RefusedCost: 8}, {RefusedEvents: 6, RefusedCost: 43}, {RefusedEvents: 4, RefusedCost: 35}, {}}
-		if diff := cmp.Diff(want, states); diff != "" {
+		want := []budget.State{
+			{RefusedEvents: 2, RefusedCost: schema.SumOf(int64(8))},
+			{RefusedEvents: 6, RefusedCost: schema.SumOf(int64(43))},
+			{RefusedEvents: 4, RefusedCost: schema.SumOf(int64(35))},
+			{},
+		}
+		if diff := cmp.Diff(want, states, cmp.AllowUnexported(schema.Sum{})); diff != "" {
 			t.Errorf("states (-want +got):\n%s", diff)
 		}
 		l.exec(`UPDATE refused_events SET cost_nano_usd = 1e19`)
-		if states, err = l.store.States(t.Context(), l.scope.AccountID, []string{"a"}, []budget.Window{l.window}); err != nil || states[0].RefusedCost <= 0 {
+		if states, err = l.store.States(t.Context(), l.scope.AccountID, []string{"a"}, []budget.Window{l.window}); err != nil || states[0].RefusedCost.String() != "20000000000000000000" {
 			t.Errorf("more than a bigint: %+v, %v", states, err)
 		}
 	})
