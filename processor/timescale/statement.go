@@ -4,7 +4,9 @@ package timescale
 // server starts only once it has all of it, so a processor that is stopped
 // anywhere holds no lock while it is stopped. advance_offsets raises unless every
 // partition stands where the batch starts, and require_count unless every key is
-// new; either undoes everything.
+// new; either undoes everything. The events are unnested in a select list, not in
+// FROM: that streams them, while FROM writes every column aside first, which costs
+// a quarter of the whole.
 const saveBatch = `
 WITH moved AS (
   SELECT advance_offsets($1::text, $2::int4[], $3::int8[], $4::int8[]) AS partitions
@@ -43,16 +45,18 @@ WITH moved AS (
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,
     latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, string_to_array(tags, E'\x1f'), metadata, idempotency_key,
     kafka_partition, kafka_offset
-  FROM unnest(
-    $22::timestamptz[], $23::uuid[], $24::uuid[], $25::timestamptz[], $26::text[], $27::text[], $28::text[], $29::text[], $30::bool[],
-    $31::text[], $32::text[], $33::text[], $34::text[], $35::uuid[],
-    $36::int8[], $37::int8[], $38::int8[], $39::int8[], $40::int8[], $41::int8[],
-    $42::int8[], $43::int8[], $44::text[], $45::text[], $46::json[], $47::text[], $48::json[], $49::text[],
-    $50::int4[], $51::int8[]) AS e(
-    ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,
-    status, error_type, step, user_id, parent_event_id,
-    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,
-    latency_ms, cost_nano_usd, cost_source, price_id, cost_breakdown, tags, metadata, idempotency_key,
-    kafka_partition, kafka_offset)
+  FROM (
+    SELECT
+      unnest($22::timestamptz[]) AS ts, unnest($23::uuid[]) AS account_id, unnest($24::uuid[]) AS event_id,
+      unnest($25::timestamptz[]) AS received_at, unnest($26::text[]) AS agent, unnest($27::text[]) AS provider,
+      unnest($28::text[]) AS model, unnest($29::text[]) AS session_id, unnest($30::bool[]) AS session_implicit,
+      unnest($31::text[]) AS status, unnest($32::text[]) AS error_type, unnest($33::text[]) AS step,
+      unnest($34::text[]) AS user_id, unnest($35::uuid[]) AS parent_event_id, unnest($36::int8[]) AS input_tokens,
+      unnest($37::int8[]) AS output_tokens, unnest($38::int8[]) AS cache_read_tokens, unnest($39::int8[]) AS cache_write_tokens,
+      unnest($40::int8[]) AS cache_write_1h_tokens, unnest($41::int8[]) AS reasoning_tokens, unnest($42::int8[]) AS latency_ms,
+      unnest($43::int8[]) AS cost_nano_usd, unnest($44::text[]) AS cost_source, unnest($45::text[]) AS price_id,
+      unnest($46::json[]) AS cost_breakdown, unnest($47::text[]) AS tags, unnest($48::json[]) AS metadata,
+      unnest($49::text[]) AS idempotency_key, unnest($50::int4[]) AS kafka_partition, unnest($51::int8[]) AS kafka_offset
+  ) AS e
 )
 SELECT (SELECT partitions FROM moved), require_count((SELECT count(*) FROM keyed), cardinality($5))`
