@@ -23,6 +23,7 @@ func (p *Processor) upkeep() []job {
 	return []job{
 		{"refresh_late", 2 * time.Second, p.refreshLate},
 		{"leases", 2 * time.Second, p.upkeepLeases},
+		{"fold_sessions", time.Second, p.foldSessions},
 		{"drop_old_keys", time.Hour, p.dropOldKeys},
 		{"drop_expired", time.Hour, p.dropExpired},
 		{"forget_replicas", time.Hour, forgetReplicas},

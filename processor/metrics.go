@@ -22,6 +22,7 @@ type metrics struct {
 	lag          *prometheus.GaugeVec
 	holes        prometheus.Gauge
 	lateBuckets  prometheus.Gauge
+	folded       prometheus.Counter
 	jobErrors    *prometheus.CounterVec
 }
 
@@ -36,6 +37,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		duplicates:  counter("outlay_processor_duplicates_total", "Events not stored because their idempotency key was stored already."),
 		fenced:      counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
 		rewinds:     counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
+		folded:      counter("outlay_processor_session_parts_folded_total", "Parts of sessions, one for each session of a batch, that were moved into the list of sessions."),
 		fetchErrors: counter("outlay_processor_fetch_errors_total", "Errors of single partitions when reading from Kafka."),
 		deadLetters: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_processor_dead_letters_total",

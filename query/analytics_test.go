@@ -142,6 +142,7 @@ func (p *person) randomEvents(random *rand.Rand, n int) []schema.Event {
 // that answers come from them.
 func (w *world) materialise() {
 	w.t.Helper()
+	w.exec(`SELECT fold_sessions(1000000)`)
 	var community bool
 	const isAggregate = `SELECT EXISTS (SELECT FROM pg_views WHERE viewname = 'usage_daily' AND definition LIKE '%_materialized_hypertable_%')`
 	if err := w.pool.QueryRow(w.t.Context(), isAggregate).Scan(&community); err != nil {

@@ -228,6 +228,13 @@ func (w *world) store(events ...schema.Event) {
 	insertEvents(w.t.Context(), w.t, w.pool, events)
 }
 
+// noteParts adds to session_parts what the processor adds with a batch.
+const noteParts = `
+INSERT INTO session_parts (account_id, session_id, agents, users, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at)
+SELECT account_id, session_id, array_agg(agent), array_agg(user_id), count(*), count(*) FILTER (WHERE status = 'error'),
+	sum(input_tokens), sum(output_tokens), sum(cost_nano_usd), min(ts), max(ts)
+FROM events WHERE event_id = ANY ($1) AND NOT session_implicit GROUP BY account_id, session_id`
+
 func insertEvents(ctx context.Context, t *testing.T, pool *pgxpool.Pool, events []schema.Event) {
 	t.Helper()
 	columns := []string{
@@ -248,6 +255,13 @@ func insertEvents(ctx context.Context, t *testing.T, pool *pgxpool.Pool, events 
 		}
 	}
 	if _, err := pool.CopyFrom(ctx, []string{"events"}, columns, copyRows(rows)); err != nil {
+		t.Fatal(err)
+	}
+	ids := make([]schema.ID, len(events))
+	for i, e := range events {
+		ids[i] = e.ID
+	}
+	if _, err := pool.Exec(ctx, noteParts, ids); err != nil {
 		t.Fatal(err)
 	}
 }

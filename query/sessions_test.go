@@ -3,8 +3,10 @@ package query_test
 import (
 	"encoding/json"
 	"fmt"
+	"math/rand/v2"
 	"net/http"
 	"net/url"
+	"slices"
 	"strings"
 	"testing"
 	"time"
@@ -122,6 +124,120 @@ func TestSessionsList(t *testing.T) {
 			}
 		}
 	})
+}
+
+// Whatever is folded when, the list is what the events add up to.
+func TestSessionsAreExactWhileTheyAreFolded(t *testing.T) {
+	t.Parallel()
+	seed := rand.Uint64()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		t.Logf("seed %d", seed)
+		random := rand.New(rand.NewPCG(seed, 0))
+		w := newWorld(t, pool)
+		want := map[string]shownSession{}
+		for range 20 {
+			var batch []schema.Event
+			for range 1 + random.IntN(5) {
+				batch = append(batch, w.alice.step(fmt.Sprint("ses_", random.IntN(4)), random.IntN(3000), func(e *schema.Event) {
+					e.Agent, e.Cost = fmt.Sprint("agent-", random.IntN(3)), schema.NanoUSD(random.Int64N(1e12))
+					if random.IntN(2) == 0 {
+						e.Status, e.UserID = schema.StatusError, fmt.Sprint("user-", random.IntN(3))
+					}
+				}))
+			}
+			w.store(batch...)
+			addToSessions(want, batch)
+			if random.IntN(3) == 0 {
+				w.exec(`SELECT fold_sessions($1)`, 1+random.IntN(20))
+			}
+			for _, query := range []string{"", "?sort=cost_usd", "?sort=events&order=asc"} {
+				got := map[string]shownSession{}
+				for _, s := range w.alice.sessions(query).Data {
+					got[s.ID] = s
+				}
+				if diff := cmp.Diff(want, got); diff != "" {
+					t.Fatalf("GET /v1/sessions%s (-events +answer):\n%s", query, diff)
+				}
+			}
+		}
+		for id, s := range want {
+			var timeline shownTimeline
+			w.alice.get("/v1/sessions/"+id+"?limit=500").decode(http.StatusOK, &timeline)
+			if diff := cmp.Diff(s, timeline.shownSession); diff != "" || int64(len(timeline.Steps)) != s.Events {
+				t.Errorf("GET /v1/sessions/%s has %d steps (-events +answer):\n%s", id, len(timeline.Steps), diff)
+			}
+		}
+	})
+}
+
+// addToSessions adds events to the sessions that they should add up to.
+func addToSessions(sessions map[string]shownSession, events []schema.Event) {
+	for i := range events {
+		e := &events[i]
+		s, known := sessions[e.SessionID]
+		if !known {
+			s = shownSession{ID: e.SessionID, StartedAt: e.Time, EndedAt: e.Time, CostUSD: "0"}
+		}
+		s.Events++
+		if e.Status == schema.StatusError {
+			s.Errors++
+		}
+		s.InputTokens += e.InputTokens
+		s.OutputTokens += e.OutputTokens
+		cost, err := schema.ParseUSD(s.CostUSD.String())
+		if err != nil {
+			panic(err)
+		}
+		s.CostUSD = json.Number((cost + e.Cost).String())
+		if e.Time.Before(s.StartedAt) {
+			s.StartedAt = e.Time
+		}
+		if e.Time.After(s.EndedAt) {
+			s.EndedAt = e.Time
+		}
+		s.DurationMS = s.EndedAt.Sub(s.StartedAt).Milliseconds()
+		if !slices.Contains(s.Agents, e.Agent) {
+			s.Agents = append(slices.Clone(s.Agents), e.Agent)
+			slices.Sort(s.Agents)
+		}
+		sessions[e.SessionID] = s
+	}
+}
+
+// A client that named no session at first may go on with the one it was answered:
+// the event that began it belongs to it.
+func TestImplicitSessionThatIsGoneOnWith(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	first := w.alice.step("", 0, func(e *schema.Event) { e.SessionImplicit, e.SessionID = true, schema.ImplicitSessionID(e.ID) })
+	shows := func(when string, events int64, queries ...string) {
+		t.Helper()
+		for _, query := range queries {
+			page := w.alice.sessions(query)
+			if len(page.Data) != 1 || page.Data[0].Events != events || !page.Data[0].StartedAt.Equal(first.Time) || page.Data[0].Implicit != (events == 1) {
+				t.Errorf("%s: GET /v1/sessions%s = %+v, want one session of %d events", when, query, page.Data, events)
+			}
+		}
+	}
+	w.store(first)
+	w.exec(`SELECT fold_sessions(10)`)
+	shows("before it is named", 1, "?include_implicit=true")
+	if got := w.alice.sessions("").Data; len(got) != 0 {
+		t.Errorf("an implicit session is listed: %+v", got)
+	}
+	w.store(w.alice.step(first.SessionID, 60, nil))
+	shows("named", 2, "", "?include_implicit=true", "?sort=events")
+	w.exec(`SELECT fold_sessions(10)`)
+	shows("named and folded", 2, "", "?include_implicit=true", "?sort=events")
+	w.store(w.alice.step(first.SessionID, 90, nil))
+	shows("gone on with", 3, "", "?include_implicit=true", "?sort=events")
+	w.exec(`SELECT fold_sessions(10)`)
+	shows("gone on with and folded", 3, "", "?include_implicit=true", "?sort=events")
+	var timeline shownTimeline
+	w.alice.get("/v1/sessions/"+first.SessionID).decode(http.StatusOK, &timeline)
+	if timeline.Events != 3 || len(timeline.Steps) != 3 {
+		t.Errorf("the timeline has %d of %d events, want 3", len(timeline.Steps), timeline.Events)
+	}
 }
 
 // A timeline is in the order of time, then of acceptance; its pages count on from

@@ -30,6 +30,8 @@ func TestForgottenAccountShowsNothing(t *testing.T) {
 		w := newWorld(t, pool)
 		w.populate(w.alice)
 		w.populate(w.bob)
+		w.exec(`SELECT fold_sessions(1000)`)
+		w.store(w.alice.newEvent(nil), w.bob.newEvent(nil))
 		relations := w.relations()
 		for _, needed := range []string{"tenant.events", "tenant.usage_daily", "users", "api_keys", "session_shares", "audit_log", "refresh_tokens"} {
 			if !relations[needed] {

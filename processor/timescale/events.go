@@ -6,9 +6,9 @@ import (
 	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// tagSeparator joins the tags of an event on their way to the database. Control
-// characters are refused in tags, so it never stands in one.
-const tagSeparator = "\x1f"
+// separator joins tags and names on their way to the database. Control characters
+// are refused in both, so it never stands in one.
+const separator = "\x1f"
 
 // eventColumns are the array parameters of the events of a batch, one array for
 // each column of the table, in the order of saveBatch.
@@ -65,7 +65,7 @@ func (c *eventColumns) add(item *Item) {
 	c[22].text(string(e.Source))
 	c[23].optionalText(e.PriceID)
 	c[24].optionalBytes(e.Breakdown)
-	c[25].optionalText(strings.Join(e.Tags, tagSeparator))
+	c[25].optionalText(strings.Join(e.Tags, separator))
 	c[26].optionalBytes(e.Metadata)
 	c[27].optionalText(e.IdempotencyKey)
 	c[28].int4(item.Partition)

@@ -22,6 +22,7 @@ type Sink struct {
 	topic string
 
 	events                       eventColumns
+	parts                        parts
 	spanPart, spanFirst, spanEnd column
 	keyAccount, keyID            column
 	spendAccount, spendAgent     column
@@ -164,6 +165,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 			s.keyID.id(k.id)
 		}
 		s.events.add(item)
+		s.parts.add(e)
 		result.Stored++
 		for _, lease := range e.Leases {
 			sum := leases[lease]
@@ -180,6 +182,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 			spend[k] = sum
 		}
 	}
+	s.parts.finish()
 	s.addSpend(spend)
 	s.addLeases(leases)
 	for bucket := range buckets {
@@ -235,6 +238,7 @@ func (s *Sink) addDead(item *Item) {
 
 func (s *Sink) reset() {
 	s.events.reset()
+	s.parts.reset()
 	for c, elementType := range s.columns() {
 		c.reset(elementType)
 	}
@@ -242,13 +246,16 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 21+len(s.events))
+	params := make([][]byte, 0, 32+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
 	}
 	for i := range s.events {
 		params = append(params, s.events[i].bytes())
+	}
+	for c := range s.parts.columns() {
+		params = append(params, c.bytes())
 	}
 	return params
 }

@@ -2,14 +2,14 @@ package timescale
 
 // saveBatch does all that a batch does to the database, in one statement: the
 // server starts only once it has all of it, so a processor that is stopped
-// anywhere holds no lock while it is stopped. advance_offsets raises unless every
+// anywhere holds no lock while it is stopped. move_offsets raises unless every
 // partition stands where the batch starts, and require_count unless every key is
 // new; either undoes everything. The events are unnested in a select list, not in
 // FROM: that streams them, while FROM writes every column aside first, which costs
 // a quarter of the whole.
 const saveBatch = `
 WITH moved AS (
-  SELECT advance_offsets($1::text, $2::int4[], $3::int8[], $4::int8[]) AS partitions
+  SELECT move_offsets($1::text, $2::int4[], $3::int8[], $4::int8[]) AS partitions
 ), keyed AS (
   INSERT INTO event_keys (account_id, event_id, first_seen)
   SELECT account_id, event_id, now() FROM unnest($5::uuid[], $6::uuid[]) AS k(account_id, event_id)
@@ -32,6 +32,13 @@ WITH moved AS (
 ), settled AS (
   UPDATE budget_leases l SET used_nano_usd = l.used_nano_usd + u.used, stored_nano_usd = l.stored_nano_usd + u.stored
   FROM unnest($19::uuid[], $20::numeric[], $21::numeric[]) AS u(lease_id, used, stored) WHERE l.lease_id = u.lease_id
+), noted AS (
+  INSERT INTO session_parts (account_id, session_id, agents, users, events, errors,
+    input_tokens, output_tokens, cost_nano_usd, started_at, ended_at)
+  SELECT
+    unnest($52::uuid[]), unnest($53::text[]), string_to_array(unnest($54::text[]), E'\x1f'), string_to_array(unnest($55::text[]), E'\x1f'),
+    unnest($56::int8[]), unnest($57::int8[]),
+    unnest($58::numeric[]), unnest($59::numeric[]), unnest($60::numeric[]), unnest($61::timestamptz[]), unnest($62::timestamptz[])
 ), stored AS (
   INSERT INTO events (
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit,

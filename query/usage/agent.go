@@ -34,8 +34,24 @@ type AgentDetail struct {
 }
 
 const selectAgentSeen = `
-SELECT count(DISTINCT session_id), min(ts), max(ts)
-FROM events WHERE account_id = $1 AND agent = $2 AND ts >= $3 AND ts < $4`
+SELECT min(first_ts), max(last_ts)
+FROM (
+	SELECT first_ts, last_ts FROM usage_daily WHERE account_id = $1 AND agent = $2 AND bucket >= $5 AND bucket < $6
+	UNION ALL
+	SELECT first_ts, last_ts FROM usage_15m WHERE account_id = $1 AND agent = $2 AND bucket >= $3 AND bucket < $5
+	UNION ALL
+	SELECT first_ts, last_ts FROM usage_15m WHERE account_id = $1 AND agent = $2 AND bucket >= $6 AND bucket < $4
+) AS days_and_edges`
+
+const selectAgentSessions = `
+WITH pending AS MATERIALIZED (` + pendingSessions + `
+)
+SELECT (
+	SELECT count(*) FROM sessions s
+	WHERE account_id = $1 AND agents @> ARRAY[$2::text] AND started_at < $4 AND ended_at >= $3 AND` + nothingPending + `
+) + (
+	SELECT count(*) FROM pending WHERE agents @> ARRAY[$2::text] AND started_at < $4 AND ended_at >= $3
+)`
 
 const selectAgentRefused = `
 SELECT coalesce(sum(events), 0)::bigint, coalesce(sum(cost_nano_usd), 0)
@@ -62,8 +78,12 @@ func (s *Store) Agent(ctx context.Context, accountID schema.ID, agentName string
 		if answer.Totals.Events == 0 {
 			return mustExist(ctx, tx, accountID, agentName)
 		}
-		return tx.QueryRow(ctx, selectAgentSeen, accountID, agentName, r.From, r.To).
-			Scan(&detail.Sessions, &detail.FirstSeen, &detail.LastSeen)
+		dayFrom, dayTo := r.days()
+		seen := tx.QueryRow(ctx, selectAgentSeen, accountID, agentName, r.From, r.To, dayFrom, dayTo)
+		if err := seen.Scan(&detail.FirstSeen, &detail.LastSeen); err != nil {
+			return err
+		}
+		return tx.QueryRow(ctx, selectAgentSessions, accountID, agentName, r.From, r.To).Scan(&detail.Sessions)
 	})
 	if err != nil {
 		return AgentDetail{}, fmt.Errorf("find agent: %w", err)

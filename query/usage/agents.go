@@ -53,7 +53,8 @@ type AgentPosition struct {
 	Name    string
 }
 
-// agentParts takes whole days and edges as selectDaysAndEdges does.
+// agentParts takes whole days and edges as selectDaysAndEdges does. A session counts
+// where it overlaps the range.
 const agentParts = `
 WITH parts AS (
 	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $4 AND bucket < $5
@@ -61,15 +62,20 @@ WITH parts AS (
 	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $4
 	UNION ALL
 	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $5 AND bucket < $3
-), seen AS (
-	SELECT agent, count(DISTINCT session_id) AS sessions, min(ts) AS first_seen, max(ts) AS last_seen
-	FROM events WHERE account_id = $1 AND ts >= $2 AND ts < $3 AND ($7::text IS NULL OR agent = $7)
-	GROUP BY agent
+), pending AS MATERIALIZED (` + pendingSessions + `
+), joined AS (
+	SELECT name AS agent, count(*) AS sessions
+	FROM (
+		SELECT agents FROM sessions s WHERE account_id = $1 AND started_at < $3 AND ended_at >= $2 AND` + nothingPending + `
+		UNION ALL
+		SELECT agents FROM pending WHERE started_at < $3 AND ended_at >= $2
+	) AS sessions, unnest(agents) AS name
+	GROUP BY name
 ), refused AS (
 	SELECT agent, sum(events)::bigint AS refused_events, sum(cost_nano_usd) AS refused_cost_usd
 	FROM refused_events WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 GROUP BY agent
 ), totals AS (
-	SELECT agent,` + usageColumns + `,
+	SELECT agent,` + usageColumns + `, min(first_ts) AS first_seen, max(last_ts) AS last_seen,
 		coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model <> ''), '{}') AS models
 	FROM parts
 	WHERE ($6::text IS NULL OR strpos(lower(agent), lower($6)) > 0) AND ($7::text IS NULL OR agent = $7)
@@ -80,7 +86,7 @@ WITH parts AS (
 		coalesce(refused_events, 0) AS refused_events, coalesce(refused_cost_usd, 0) AS refused_cost_usd, first_seen, last_seen, models,
 		CASE $8 WHEN 'cost_usd' THEN cost_usd WHEN 'events' THEN events::numeric
 			WHEN 'last_seen' THEN trunc(extract(epoch FROM last_seen) * 1000000) ELSE 0 END AS sort_key
-	FROM totals LEFT JOIN seen USING (agent) LEFT JOIN refused USING (agent)
+	FROM totals LEFT JOIN joined USING (agent) LEFT JOIN refused USING (agent)
 )
 SELECT name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
 	latency_count, latency_sum_ms, latency_max_ms, latencies, sessions, refused_events, refused_cost_usd, first_seen, last_seen, models, sort_key

@@ -55,14 +55,27 @@ type Timeline struct {
 	Next *StepPosition
 }
 
-const sessionSums = `
-	session_id AS id, bool_and(session_implicit) AS implicit, array_agg(DISTINCT agent ORDER BY agent) AS agents,
+// selectSession adds up a session that a client named.
+const selectSession = `
+WITH every AS MATERIALIZED (
+	SELECT * FROM sessions WHERE account_id = $1 AND session_id = $2
+	UNION ALL
+	SELECT * FROM session_parts WHERE account_id = $1 AND session_id = $2
+)
+SELECT $2 AS id, false AS implicit, (
+		SELECT array_agg(DISTINCT agent ORDER BY agent) FROM every, unnest(agents) AS agent
+	) AS agents, sum(events)::bigint AS events, sum(errors)::bigint AS errors,
+	sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(cost_nano_usd) AS cost_usd,
+	min(started_at) AS started_at, max(ended_at) AS ended_at
+FROM every HAVING count(*) > 0`
+
+// selectBegunSession adds up a session whose id was made for an event, with the
+// events that a client put into it later.
+const selectBegunSession = `
+SELECT session_id AS id, bool_and(session_implicit) AS implicit, array_agg(DISTINCT agent ORDER BY agent) AS agents,
 	count(*) AS events, count(*) FILTER (WHERE status = 'error') AS errors,
 	sum(input_tokens) AS input_tokens, sum(output_tokens) AS output_tokens, sum(cost_nano_usd) AS cost_usd,
-	min(ts) AS started_at, max(ts) AS ended_at`
-
-const selectSession = `
-SELECT` + sessionSums + `
+	min(ts) AS started_at, max(ts) AS ended_at
 FROM events WHERE account_id = $1 AND session_id = $2
 GROUP BY session_id`
 
@@ -82,7 +95,11 @@ func (s *Store) Session(ctx context.Context, accountID schema.ID, id string, aft
 }
 
 func session(ctx context.Context, tx pgx.Tx, accountID schema.ID, id string, after *StepPosition, limit int) (t Timeline, err error) {
-	rows, _ := tx.Query(ctx, selectSession, accountID, id)
+	statement := selectSession
+	if _, err := schema.ParseID(schema.SessionPrefix, id); err == nil {
+		statement = selectBegunSession
+	}
+	rows, _ := tx.Query(ctx, statement, accountID, id)
 	t.Session, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Session])
 	if errors.Is(err, pgx.ErrNoRows) {
 		return Timeline{}, ErrNotFound
@@ -96,7 +113,7 @@ func session(ctx context.Context, tx pgx.Tx, accountID schema.ID, id string, aft
 const selectSteps = `
 SELECT` + eventColumns + `, kafka_partition, kafka_offset
 FROM events
-WHERE account_id = $1 AND session_id = $2 AND ts >= $3 AND (ts, kafka_partition, kafka_offset) > ($3, $4, $5)
+WHERE account_id = $1 AND session_id = $2 AND ts >= $3 AND ts <= $7 AND (ts, kafka_partition, kafka_offset) > ($3, $4, $5)
 ORDER BY ts, kafka_partition, kafka_offset
 LIMIT $6`
 
@@ -113,11 +130,11 @@ func (t *Timeline) readSteps(ctx context.Context, tx pgx.Tx, accountID schema.ID
 	if after != nil {
 		place = *after
 	}
-	index, spent, err := before(ctx, tx, accountID, t.ID, after)
+	index, spent, err := t.before(ctx, tx, accountID, after)
 	if err != nil {
 		return err
 	}
-	rows, _ := tx.Query(ctx, selectSteps, accountID, t.ID, place.Time, place.Partition, place.Offset, limit+1)
+	rows, _ := tx.Query(ctx, selectSteps, accountID, t.ID, place.Time, place.Partition, place.Offset, limit+1, t.EndedAt.Time)
 	steps, err := pgx.CollectRows(rows, pgx.RowToStructByName[stepRow])
 	if err != nil {
 		return err
@@ -144,13 +161,13 @@ func (t *Timeline) readSteps(ctx context.Context, tx pgx.Tx, accountID schema.ID
 const selectBefore = `
 SELECT count(*), sum(cost_nano_usd)
 FROM events
-WHERE account_id = $1 AND session_id = $2 AND ts <= $3 AND (ts, kafka_partition, kafka_offset) <= ($3, $4, $5)`
+WHERE account_id = $1 AND session_id = $2 AND ts >= $6 AND ts <= $3 AND (ts, kafka_partition, kafka_offset) <= ($3, $4, $5)`
 
 // before returns how many steps lie up to a place and what they cost.
-func before(ctx context.Context, tx pgx.Tx, accountID schema.ID, id string, p *StepPosition) (steps int64, spent Sum, err error) {
+func (t *Timeline) before(ctx context.Context, tx pgx.Tx, accountID schema.ID, p *StepPosition) (steps int64, spent Sum, err error) {
 	if p == nil {
 		return 0, Sum{}, nil
 	}
-	err = tx.QueryRow(ctx, selectBefore, accountID, id, p.Time, p.Partition, p.Offset).Scan(&steps, &spent)
+	err = tx.QueryRow(ctx, selectBefore, accountID, t.ID, p.Time, p.Partition, p.Offset, t.StartedAt.Time).Scan(&steps, &spent)
 	return steps, spent, err
 }

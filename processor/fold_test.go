@@ -1,0 +1,43 @@
+package processor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// A moment after the events are stored their sessions are folded, each once, by
+// however many processors.
+func TestRunFoldsSessions(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		f := fakeFixture(t, db)
+		f.produce(t, f.events(0, 3000)...)
+		one, two := f.start(t), f.start(t)
+		f.await(t, plain(3000))
+		const sql = `SELECT (SELECT count(*) FROM session_parts), (SELECT count(*) FROM sessions), (SELECT coalesce(sum(events), 0) FROM sessions)::bigint`
+		var parts, sessions, events int
+		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(f.poll) {
+			if err := db.Pool.QueryRow(t.Context(), sql).Scan(&parts, &sessions, &events); err != nil {
+				t.Fatal(err)
+			}
+			if parts == 0 {
+				break
+			}
+			if time.Now().After(deadline) {
+				t.Fatalf("%d parts were not folded", parts)
+			}
+		}
+		if sessions != 50 || events != 3000 {
+			t.Errorf("%d sessions of %d events, want 50 of 3000", sessions, events)
+		}
+		one.stop()
+		two.stop()
+		if n := testutil.ToFloat64(one.metrics.folded) + testutil.ToFloat64(two.metrics.folded); n < 50 {
+			t.Errorf("the folded counters add up to %v, want 50 at least", n)
+		}
+	})
+}
