@@ -255,10 +255,10 @@ func TestRunStoresAKeyOnce(t *testing.T) {
 		f.await(t, totals{Events: 2, Distinct: 2, Cost: 3, SpendEvents: 2, SpendCost: 3, Positions: 3})
 		f.produce(t, keyed(2), keyed(3))
 		f.await(t, totals{Events: 3, Distinct: 3, Cost: 6, SpendEvents: 3, SpendCost: 6, Positions: 5})
+		p.stop()
 		if n := testutil.ToFloat64(p.metrics.duplicates); n != 2 {
 			t.Errorf("duplicates counter = %v, want 2", n)
 		}
-		p.stop()
 		f.start(t)
 		f.produce(t, keyed(3), keyed(4))
 		f.await(t, totals{Events: 4, Distinct: 4, Cost: 10, SpendEvents: 4, SpendCost: 10, Positions: 7})
