@@ -4,8 +4,6 @@ import (
 	"math"
 	"strconv"
 
-	"go.opentelemetry.io/collector/pdata/pcommon"
-
 	"github.com/outlayhq/outlay/schema"
 )
 
@@ -40,8 +38,8 @@ const (
 )
 
 // attributeOf returns the attribute of a name, or attributeCount.
-func attributeOf(name string) attribute {
-	switch name {
+func attributeOf(name []byte) attribute {
+	switch string(name) {
 	case "gen_ai.operation.name":
 		return operationName
 	case "llm.request.type":
@@ -88,70 +86,112 @@ func attributeOf(name string) attribute {
 	return attributeCount
 }
 
-// attributes are the values of one span. Of a name that is there twice, the first
-// counts.
-type attributes struct {
-	values [attributeCount]pcommon.Value
-	names  [attributeCount]string
+// name is what attributeOf knows the attribute by.
+func (at attribute) name() string {
+	return [...]string{
+		operationName:       "gen_ai.operation.name",
+		requestType:         "llm.request.type",
+		frameworkKind:       "traceloop.span.kind",
+		providerName:        "gen_ai.provider.name",
+		system:              "gen_ai.system",
+		responseModel:       "gen_ai.response.model",
+		requestModel:        "gen_ai.request.model",
+		inputTokens:         "gen_ai.usage.input_tokens",
+		promptTokens:        "gen_ai.usage.prompt_tokens",
+		outputTokens:        "gen_ai.usage.output_tokens",
+		completionTokens:    "gen_ai.usage.completion_tokens",
+		cacheRead:           "gen_ai.usage.cache_read.input_tokens",
+		cacheReadFormer:     "gen_ai.usage.cache_read_input_tokens",
+		cacheWrite:          "gen_ai.usage.cache_write.input_tokens",
+		cacheCreation:       "gen_ai.usage.cache_creation.input_tokens",
+		cacheCreationFormer: "gen_ai.usage.cache_creation_input_tokens",
+		reasoning:           "gen_ai.usage.reasoning.output_tokens",
+		reasoningFormer:     "gen_ai.usage.reasoning_tokens",
+		conversationID:      "gen_ai.conversation.id",
+		agentName:           "gen_ai.agent.name",
+		errorType:           "error.type",
+	}[at]
 }
 
-func (a *attributes) set(at attribute, name string, value pcommon.Value) {
-	if a.names[at] == "" && value.Type() != pcommon.ValueTypeEmpty {
-		a.names[at], a.values[at] = name, value
+// value is what an attribute was set to.
+type value struct {
+	kind valueKind
+	// text says where in the span's texts that of a kindText is.
+	text part
+	// number is a kindInt, or the bits of a kindDouble.
+	number uint64
+}
+
+type valueKind int
+
+const (
+	kindNone valueKind = iota
+	kindText
+	kindInt
+	kindDouble
+	kindOther
+)
+
+// attributes are the values of one span. Of a name that is there twice, the first
+// counts.
+type attributes [attributeCount]value
+
+func (a *attributes) set(at attribute, v value) {
+	if a[at].kind == kindNone {
+		a[at] = v
 	}
 }
 
-func (a *attributes) has(at attribute) bool { return a.names[at] != "" }
+func (a *attributes) has(at attribute) bool { return a[at].kind != kindNone }
 
 // text returns the first of the attributes that is there and not empty.
-func (a *attributes) text(faults *schema.Faults, of ...attribute) string {
+func (s *span) text(faults *schema.Faults, of ...attribute) string {
 	for _, at := range of {
-		if !a.has(at) {
-			continue
-		}
-		switch v := a.values[at]; v.Type() {
-		case pcommon.ValueTypeStr:
-			if v.Str() != "" {
-				return v.Str()
+		switch v := &s.attributes[at]; v.kind {
+		case kindNone:
+		case kindText:
+			if text := v.text.of(s.texts); len(text) > 0 {
+				return string(text)
 			}
-		case pcommon.ValueTypeInt:
-			return strconv.FormatInt(v.Int(), 10)
-		default:
-			faults.Add(a.names[at], "must be a string")
+		case kindInt:
+			return strconv.FormatInt(int64(v.number), 10)
+		case kindDouble, kindOther:
+			faults.Add(at.name(), "must be a string")
 		}
 	}
 	return ""
 }
 
 // count returns the first of the attributes that is there.
-func (a *attributes) count(faults *schema.Faults, of ...attribute) Count {
+func (s *span) count(faults *schema.Faults, of ...attribute) Count {
 	for _, at := range of {
-		if !a.has(at) {
+		if !s.has(at) {
 			continue
 		}
-		n, ok := countOf(a.values[at])
+		n, ok := s.attributes[at].count(s.texts)
 		if !ok {
-			faults.Add(a.names[at], schema.CountFault)
+			faults.Add(at.name(), schema.CountFault)
 		}
-		return Count{Value: n, Name: a.names[at]}
+		return Count{Value: n, Name: at.name()}
 	}
 	return Count{}
 }
 
-// countOf reads a number of tokens. Languages without integers send doubles, and
+// count reads a number of tokens. Languages without integers send doubles, and
 // some instrumentations strings.
-func countOf(v pcommon.Value) (int64, bool) {
-	switch v.Type() {
-	case pcommon.ValueTypeInt:
-		if n := v.Int(); n >= 0 && n <= schema.MaxCount {
+func (v *value) count(texts []byte) (int64, bool) {
+	switch v.kind {
+	case kindInt:
+		if n := int64(v.number); n >= 0 && n <= schema.MaxCount {
 			return n, true
 		}
-	case pcommon.ValueTypeDouble:
-		if f := v.Double(); f >= 0 && f <= float64(schema.MaxCount) && f == math.Trunc(f) {
+	case kindDouble:
+		if f := math.Float64frombits(v.number); f >= 0 && f <= float64(schema.MaxCount) && f == math.Trunc(f) {
 			return int64(f), true
 		}
-	case pcommon.ValueTypeStr:
-		return schema.ParseCount(v.Str())
+	case kindText:
+		return schema.ParseCount(string(v.text.of(texts)))
+	case kindNone, kindOther:
 	}
 	return 0, false
 }

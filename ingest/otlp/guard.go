@@ -30,17 +30,13 @@ var (
 	ErrTooDeep   = errors.New("nested too deep")
 )
 
-// message is a kind of OTLP's protobuf messages that others are nested in.
+// message is a kind of OTLP's protobuf messages that others are nested in and that
+// is passed over.
 type message int
 
 const (
 	leaf message = iota
-	exportRequest
-	resourceSpans
-	resource
-	scopeSpans
 	scope
-	span
 	spanEvent
 	spanLink
 	keyValue
@@ -52,18 +48,8 @@ const (
 // nested returns the kind of message that the field holds, or leaf.
 func (m message) nested(field protowire.Number) message {
 	switch m {
-	case exportRequest:
-		return pick(field, 1, resourceSpans)
-	case resourceSpans:
-		return pick(field, 1, resource) + pick(field, 2, scopeSpans)
-	case resource:
-		return pick(field, 1, keyValue)
-	case scopeSpans:
-		return pick(field, 1, scope) + pick(field, 2, span)
 	case scope:
 		return pick(field, 3, keyValue)
-	case span:
-		return pick(field, 9, keyValue) + pick(field, 11, spanEvent) + pick(field, 13, spanLink)
 	case spanEvent:
 		return pick(field, 3, keyValue)
 	case spanLink:
@@ -88,19 +74,10 @@ func pick(field, wanted protowire.Number, m message) message {
 	return leaf
 }
 
-// check refuses a body that is beyond the limits before any of it is built.
-func check(body []byte, e Encoding) error {
-	var g guard
-	if e == JSON {
-		return g.json(body)
-	}
-	return g.protobuf(body, exportRequest, 0)
-}
-
 // guard counts what a body would become, before it does.
 type guard struct{ nodes, spans int }
 
-// protobuf walks a message of the given kind. It copies nothing and keeps nothing.
+// protobuf passes over a message of the given kind.
 func (g *guard) protobuf(body []byte, m message, depth int) error {
 	if depth > MaxDepth {
 		return ErrTooDeep
@@ -134,14 +111,26 @@ func (g *guard) message(value []byte, m message, depth int) error {
 	if m == leaf {
 		return nil
 	}
-	if m == span {
-		g.spans++
-	}
-	g.nodes++
-	if g.nodes > MaxNodes || g.spans > MaxSpans {
-		return ErrTooMany
+	if err := g.count(); err != nil {
+		return err
 	}
 	return g.protobuf(value, m, depth+1)
+}
+
+// count counts a message.
+func (g *guard) count() error {
+	if g.nodes++; g.nodes > MaxNodes {
+		return ErrTooMany
+	}
+	return nil
+}
+
+// countSpan counts a message that is a span.
+func (g *guard) countSpan() error {
+	if g.spans++; g.spans > MaxSpans {
+		return ErrTooMany
+	}
+	return g.count()
 }
 
 // json walks a body of JSON. Its strictness is that of the other endpoints:

@@ -112,6 +112,9 @@ func FuzzRead(f *testing.F) {
 	}
 	f.Add(proto, false)
 	f.Add(json, true)
+	for _, body := range oddProto() {
+		f.Add(body, false)
+	}
 	for _, a := range hostile() {
 		if len(a.body) < 10_000 {
 			f.Add(a.body, a.encoding == JSON)
@@ -125,6 +128,9 @@ func FuzzRead(f *testing.F) {
 		export, err := Read(body, encoding)
 		if err != nil {
 			return
+		}
+		if !isJSON {
+			compareWithMessages(t, body, export)
 		}
 		if export.Spans() > MaxSpans {
 			t.Errorf("%d spans are more than allowed", export.Spans())

@@ -1,111 +1,120 @@
 package otlp
 
-import "go.opentelemetry.io/collector/pdata/pcommon"
+import "slices"
 
-// spanID names a span. Span ids are unique within their trace only.
-type spanID struct {
-	trace pcommon.TraceID
-	span  pcommon.SpanID
+// node is a span among those of its request.
+type node struct {
+	spanID
+	parent [8]byte
+	// call is the index of the span's call, or none.
+	call  int
+	genAI bool
 }
 
 // nest is how the spans of one request lie inside each other. Spans that came in
 // another request are not known.
 type nest struct {
-	views []view
-	at    map[spanID]int
-}
-
-func newNest(views []view) nest {
-	n := nest{views, make(map[spanID]int, len(views))}
-	for i := range views {
-		n.at[spanID{views[i].span.TraceID(), views[i].span.SpanID()}] = i
-	}
-	return n
+	spans []node
+	calls []Call
+	// parents has the index of each span's parent, or none.
+	parents []int
 }
 
 // none is the index of no span.
 const none = -1
 
-// calls returns the call of each span, nil for a span that is none.
-func (n nest) calls() []*Call {
-	calls := make([]*Call, len(n.views))
-	for i := range n.views {
-		if n.views[i].isCall() {
-			calls[i] = n.views[i].call()
+// settle takes the call from spans that only wrap calls, and tells each call
+// inside of which other one it was made.
+func settle(spans []node, calls []Call) {
+	if !slices.ContainsFunc(spans, node.hasParent) {
+		return
+	}
+	n := nest{spans, calls, parentsOf(spans)}
+	n.dropWrappers()
+	for i, outer := range n.nearest() {
+		if n.spans[i].call != none && outer != none {
+			n.call(i).ParentKey = n.call(outer).Key
 		}
 	}
-	n.dropWrappers(calls)
-	for i, parent := range n.nearest(calls) {
-		if calls[i] != nil && parent != none {
-			calls[i].ParentKey = calls[parent].Key
-		}
-	}
-	return calls
 }
+
+// hasParent reports whether the span names a parent. No span is its own.
+func (n node) hasParent() bool { return n.parent != [8]byte{} && n.parent != n.span }
+
+// parentsOf returns the index of each span's parent, or none.
+func parentsOf(spans []node) []int {
+	at := make(map[spanID]int, len(spans))
+	for i := range spans {
+		at[spans[i].spanID] = i
+	}
+	parents := make([]int, len(spans))
+	for i := range spans {
+		parents[i] = none
+		if !spans[i].hasParent() {
+			continue
+		}
+		if parent, ok := at[spanID{spans[i].trace, spans[i].parent}]; ok {
+			parents[i] = parent
+		}
+	}
+	return parents
+}
+
+// call returns the call of a span that has one.
+func (n nest) call(i int) *Call { return &n.calls[n.spans[i].call] }
 
 // dropWrappers takes away the spans that tell what the calls inside of them tell
 // as well. A framework and the client library that it uses may both make a span
 // for one call; then the inner one stays.
-func (n nest) dropWrappers(calls []*Call) {
+func (n nest) dropWrappers() {
 	inside := make(map[int]usage)
-	for i, outer := range n.nearest(calls) {
-		if outer == none || calls[i] == nil || !calls[i].hasUsage() {
+	for i, outer := range n.nearest() {
+		if outer == none || n.spans[i].call == none || !n.call(i).hasUsage() {
 			continue
 		}
-		u, sum := calls[i].usage(), inside[outer]
+		u, sum := n.call(i).usage(), inside[outer]
 		inside[outer] = usage{sum.input + u.input, sum.output + u.output}
 	}
 	for i, sum := range inside {
-		if c := calls[i]; !callsModel(c.Step) || !c.hasUsage() || c.usage() == sum {
-			calls[i] = nil
+		if c := n.call(i); !callsModel(c.Step) || !c.hasUsage() || c.usage() == sum {
+			n.spans[i].call = none
 		}
 	}
 }
 
 // nearest returns, for each span, the index of the closest call that it lies
 // inside of. Every span is visited once, whatever the parents look like.
-func (n nest) nearest(calls []*Call) []int {
+func (n nest) nearest() []int {
 	const unknown = -2
-	above := make([]int, len(n.views))
+	above := make([]int, len(n.spans))
 	for i := range above {
 		above[i] = unknown
 	}
 	var path []int
 	for i := range above {
 		path = path[:0]
-		found, at := none, i
+		found, here := none, i
 		for {
-			if above[at] != unknown {
-				found = above[at]
+			if above[here] != unknown {
+				found = above[here]
 				break
 			}
 			// A ring of parents comes back to here and ends.
-			above[at] = none
-			path = append(path, at)
-			parent, ok := n.parent(at)
-			if !ok {
+			above[here] = none
+			path = append(path, here)
+			parent := n.parents[here]
+			if parent == none {
 				break
 			}
-			if calls[parent] != nil {
+			if n.spans[parent].call != none {
 				found = parent
 				break
 			}
-			at = parent
+			here = parent
 		}
 		for _, p := range path {
 			above[p] = found
 		}
 	}
 	return above
-}
-
-// parent returns the index of the span's parent, if it is in the request. No span
-// is its own.
-func (n nest) parent(i int) (int, bool) {
-	s := n.views[i].span
-	if s.ParentSpanID().IsEmpty() || s.ParentSpanID() == s.SpanID() {
-		return none, false
-	}
-	parent, ok := n.at[spanID{s.TraceID(), s.ParentSpanID()}]
-	return parent, ok
 }

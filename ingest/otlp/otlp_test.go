@@ -38,7 +38,7 @@ func inside(parent byte, s ptrace.Span) ptrace.Span {
 const testTrace = "4b000000000000000000000000000001"
 
 func keyOfTest(id byte) string {
-	return keyOf(pcommon.TraceID{0x4b, 15: 1}, pcommon.SpanID{0xf0, 7: id})
+	return spanID{[16]byte{0x4b, 15: 1}, [8]byte{0xf0, 7: id}}.key()
 }
 
 // tracesOf puts spans into an export of one service.

@@ -1,74 +1,69 @@
 package otlp
 
-import (
-	"fmt"
-
-	"go.opentelemetry.io/collector/pdata/pcommon"
-	"go.opentelemetry.io/collector/pdata/ptrace"
-)
-
 // Read reads an ExportTraceServiceRequest. It returns ErrMalformed for a body
 // that is none, ErrTooMany or ErrTooDeep for one that is beyond the limits.
 // Nothing that it returns refers to body.
 func Read(body []byte, e Encoding) (Export, error) {
-	traces, err := unmarshal(body, e)
-	if err != nil {
+	read := readProtobuf
+	if e == JSON {
+		read = readJSON
+	}
+	f := findings{calls: make([]Call, 0, len(body)/usualSpan+1), spans: make([]node, 0, len(body)/usualSpan+1)}
+	if err := read(body, &f); err != nil {
 		return Export{}, err
 	}
-	if n := traces.SpanCount(); n > MaxSpans {
-		return Export{}, fmt.Errorf("%d spans: %w", n, ErrTooMany)
-	}
-	return export(viewsOf(traces)), nil
+	return f.export(), nil
 }
 
-// unmarshal reads the body as TracesData, which has the same form as the request.
-// The request's own package would link the whole of gRPC into the program.
-func unmarshal(body []byte, e Encoding) (ptrace.Traces, error) {
-	if err := check(body, e); err != nil {
-		return ptrace.Traces{}, err
-	}
-	var u ptrace.Unmarshaler = new(ptrace.ProtoUnmarshaler)
-	if e == JSON {
-		u = new(ptrace.JSONUnmarshaler)
-	}
-	traces, err := u.UnmarshalTraces(body)
-	if err != nil {
-		return ptrace.Traces{}, fmt.Errorf("%w: %w", ErrMalformed, err)
-	}
-	return traces, nil
+// usualSpan is about how many bytes a span has. It only decides how much room is
+// made at first.
+const usualSpan = 512
+
+// findings are what was read of a request so far.
+type findings struct {
+	spans []node
+	// calls are those of the spans, in their order.
+	calls []Call
 }
 
-// viewsOf returns all spans in their order.
-func viewsOf(traces ptrace.Traces) []view {
-	views := make([]view, 0, traces.SpanCount())
-	for _, rs := range traces.ResourceSpans().All() {
-		service := ""
-		if value, ok := rs.Resource().Attributes().Get("service.name"); ok && value.Type() == pcommon.ValueTypeStr {
-			service = value.Str()
+// add notes a span.
+func (f *findings) add(s *span) {
+	n := node{spanID: s.spanID, parent: s.parent, call: none, genAI: s.genAI}
+	if s.isCall() {
+		n.call = len(f.calls)
+		f.calls = append(f.calls, s.call())
+	}
+	f.spans = append(f.spans, n)
+}
+
+// nameAgents names the calls since the given one whose span names no agent: by
+// what runs it.
+func (f *findings) nameAgents(since int, service string) {
+	for i := since; i < len(f.calls); i++ {
+		if f.calls[i].Agent == "" {
+			f.calls[i].Agent = service
 		}
-		for _, ss := range rs.ScopeSpans().All() {
-			for _, s := range ss.Spans().All() {
-				views = append(views, newView(s, service))
+	}
+}
+
+// export sorts the spans into calls and others.
+func (f *findings) export() Export {
+	settle(f.spans, f.calls)
+	var e Export
+	kept := 0
+	for _, s := range f.spans {
+		switch {
+		case s.call != none:
+			if kept < s.call {
+				f.calls[kept] = f.calls[s.call]
 			}
-		}
-	}
-	return views
-}
-
-// export turns the spans of a request into its calls.
-func export(views []view) Export {
-	n := newNest(views)
-	calls := n.calls()
-	e := Export{Calls: make([]Call, 0, len(calls))}
-	for i := range views {
-		switch call := calls[i]; {
-		case call != nil:
-			e.Calls = append(e.Calls, *call)
-		case views[i].genAI:
+			kept++
+		case s.genAI:
 			e.Wrappers++
 		default:
 			e.Others++
 		}
 	}
+	e.Calls = f.calls[:kept]
 	return e
 }

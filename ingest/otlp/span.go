@@ -1,0 +1,147 @@
+package otlp
+
+import (
+	"encoding/hex"
+	"strings"
+	"time"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// span is what matters of a span, as it was sent.
+type span struct {
+	spanID
+	parent [8]byte
+	kind   spanKind
+	failed bool
+	// start and end are in nanoseconds since 1970, 0 when not told.
+	start, end uint64
+	attributes
+	// texts is what the values refer to.
+	texts []byte
+	// genAI says that the span has any attribute of the GenAI conventions.
+	genAI bool
+}
+
+// spanID names a span. Span ids are unique within their trace only.
+type spanID struct {
+	trace [16]byte
+	span  [8]byte
+}
+
+// key is the id as text: trace id and span id in hex.
+func (id spanID) key() string {
+	text := make([]byte, 0, 2*len(id.trace)+1+2*len(id.span))
+	text = append(hex.AppendEncode(text, id.trace[:]), '-')
+	return string(hex.AppendEncode(text, id.span[:]))
+}
+
+// spanKind is OTLP's number for the part that a span's sender had.
+type spanKind int32
+
+const (
+	kindServer   spanKind = 2
+	kindProducer spanKind = 4
+	kindConsumer spanKind = 5
+)
+
+// statusError is OTLP's number for the status of a span that failed.
+const statusError = 2
+
+// attribute notes an attribute of the span.
+func (s *span) attribute(name []byte, v value) {
+	s.genAI = s.genAI || strings.HasPrefix(string(name), "gen_ai.")
+	if at := attributeOf(name); at < attributeCount {
+		s.set(at, v)
+	}
+}
+
+// operation says what a GenAI span is about.
+func (s *span) operation() string {
+	var ignored schema.Faults
+	return s.text(&ignored, operationName, requestType)
+}
+
+// callsModel reports whether the operation is one that calls a model.
+func callsModel(operation string) bool {
+	switch operation {
+	case "chat", "text_completion", "generate_content", "embeddings":
+		return true
+	}
+	return false
+}
+
+// wraps reports whether the operation is known to call no model itself, or to do
+// so by way of spans of its own.
+func wraps(operation string) bool {
+	switch operation {
+	case "invoke_agent", "create_agent", "invoke_workflow", "execute_tool", "plan", "retrieval",
+		"agent", "workflow", "chain", "task", "tool":
+		return true
+	}
+	return strings.Contains(operation, "_memory")
+}
+
+// isCall reports whether the span is a client's call of a model. A span of
+// another operation, or of none, is one if it tells a model and a provider or
+// usage. The server's side of a call would count it twice.
+func (s *span) isCall() bool {
+	switch s.kind {
+	case kindServer, kindConsumer, kindProducer:
+		return false
+	}
+	operation := s.operation()
+	switch {
+	case !s.genAI || s.has(frameworkKind) || wraps(operation):
+		return false
+	case callsModel(operation):
+		return true
+	}
+	return (s.has(responseModel) || s.has(requestModel)) && (s.has(providerName) || s.has(system) || s.tellsUsage())
+}
+
+func (s *span) tellsUsage() bool {
+	return s.has(inputTokens) || s.has(promptTokens) || s.has(outputTokens) || s.has(completionTokens)
+}
+
+// call returns what the span tells of its call, save what only its resource tells.
+func (s *span) call() Call {
+	c := Call{Key: s.key(), LatencyMS: schema.NoLatency}
+	if s.trace == [16]byte{} || s.span == [8]byte{} {
+		c.Faults.Add("span_id", "and trace_id are required")
+	}
+	c.Agent = s.text(&c.Faults, agentName)
+	c.Provider = s.text(&c.Faults, providerName, system)
+	c.Model = s.text(&c.Faults, responseModel, requestModel)
+	c.SessionID = s.text(&c.Faults, conversationID)
+	if c.SessionID == "" {
+		c.SessionID = c.Key[:2*len(s.trace)]
+	}
+	c.Step = s.text(&c.Faults, operationName, requestType)
+	c.ErrorType = s.text(&c.Faults, errorType)
+	c.Failed = c.ErrorType != "" || s.failed
+	s.times(&c)
+	s.counts(&c)
+	return c
+}
+
+// times sets start and latency. A span that ends before it starts was told by two
+// clocks: its latency is not known.
+func (s *span) times(c *Call) {
+	if s.start == 0 {
+		return
+	}
+	c.Start = time.Unix(0, int64(s.start)).UTC()
+	if s.end >= s.start {
+		c.LatencyMS = time.Duration(s.end - s.start).Round(time.Millisecond).Milliseconds()
+	}
+}
+
+func (s *span) counts(c *Call) {
+	c.Input = s.count(&c.Faults, inputTokens, promptTokens)
+	c.Output = s.count(&c.Faults, outputTokens, completionTokens)
+	c.CacheRead = s.count(&c.Faults, cacheRead, cacheReadFormer)
+	c.CacheWrite = s.count(&c.Faults, cacheWrite, cacheCreation, cacheCreationFormer)
+	c.Reasoning = s.count(&c.Faults, reasoning, reasoningFormer)
+	c.settle()
+}
