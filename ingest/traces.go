@@ -62,7 +62,13 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 	if err := unclear(outcomes); err != nil {
 		return nil, err
 	}
-	return s.summary(encoding, spans, outcomes), nil
+	answer := s.summary(encoding, spans, outcomes)
+	for i := range outcomes {
+		if o := &outcomes[i]; o.err == nil {
+			o.request.release()
+		}
+	}
+	return answer, nil
 }
 
 // limitCalls counts calls, and no other spans, against the account's plan. One was
@@ -88,7 +94,8 @@ func exportProblem(err error) error {
 // prepareCall makes the event of a call and charges its caps, as prepare does with
 // an event of a batch.
 func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schema.ID) outcome {
-	r := requestOf(call, account)
+	r := spareRequests.Get().(*request)
+	r.take(call, account)
 	if err := r.finish(call.Faults); err != nil {
 		return outcome{err: err}
 	}
@@ -96,27 +103,23 @@ func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schem
 	return outcome{a, err}
 }
 
-// requestOf returns the request that a client would have sent for the call.
-func requestOf(call *otlp.Call, account schema.ID) *request {
-	r := &request{
-		agent:          given(call.Agent),
-		model:          given(call.Model),
-		provider:       given(call.Provider),
-		sessionID:      given(call.SessionID),
-		step:           given(call.Step),
-		errorType:      given(call.ErrorType),
-		idempotencyKey: given(call.Key),
-		input:          optionalCount{call.Input.Value, call.Input.Name},
-		output:         optionalCount{call.Output.Value, call.Output.Name},
-		cacheRead:      optionalCount{call.CacheRead.Value, call.CacheRead.Name},
-		cacheWrite:     optionalCount{call.CacheWrite.Value, call.CacheWrite.Name},
-		reasoning:      optionalCount{call.Reasoning.Value, call.Reasoning.Name},
-	}
+// take makes r the request that a client would have sent for the call.
+func (r *request) take(call *otlp.Call, account schema.ID) {
+	r.agent = given(call.Agent)
+	r.model = given(call.Model)
+	r.provider = given(call.Provider)
+	r.sessionID = given(call.SessionID)
+	r.step = given(call.Step)
+	r.errorType = given(call.ErrorType)
+	r.idempotencyKey = given(call.Key)
+	r.input = optionalCount{call.Input.Value, call.Input.Name}
+	r.output = optionalCount{call.Output.Value, call.Output.Name}
+	r.cacheRead = optionalCount{call.CacheRead.Value, call.CacheRead.Name}
+	r.cacheWrite = optionalCount{call.CacheWrite.Value, call.CacheWrite.Name}
+	r.reasoning = optionalCount{call.Reasoning.Value, call.Reasoning.Name}
+	r.time = call.Start.Truncate(time.Microsecond)
 	if call.Failed {
 		r.status = given(string(schema.StatusError))
-	}
-	if !call.Start.IsZero() {
-		r.timestamp = given(call.Start.Format(time.RFC3339Nano))
 	}
 	if call.LatencyMS != schema.NoLatency {
 		r.latency = optionalCount{call.LatencyMS, "latency_ms"}
@@ -124,7 +127,6 @@ func requestOf(call *otlp.Call, account schema.ID) *request {
 	if call.ParentKey != "" {
 		r.parent = given(schema.KeyedEventID(account, call.ParentKey).Text(schema.EventPrefix))
 	}
-	return r
 }
 
 func given(text string) optionalText { return optionalText{text, text != ""} }

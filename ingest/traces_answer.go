@@ -35,6 +35,9 @@ func (s *Server) summary(encoding otlp.Encoding, spans otlp.Export, outcomes []o
 	s.metrics.spans.rejected.Add(float64(rejected))
 	s.metrics.spans.wrappers.Add(float64(spans.Wrappers))
 	s.metrics.spans.ignored.Add(float64(spans.Others))
+	if rejected == 0 {
+		return encoding.AppendResponse(nil, 0, "")
+	}
 	message := fmt.Sprintf("%d of %d spans were not recorded.%s", rejected, spans.Spans(), reasons.String())
 	return encoding.AppendResponse(nil, rejected, message)
 }
