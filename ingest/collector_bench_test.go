@@ -8,7 +8,6 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"syscall"
 	"testing"
 	"time"
@@ -118,7 +117,7 @@ func BenchmarkCollector(b *testing.B) {
 		brokers[i] = startRole(b, "broker", dirVar+"="+b.TempDir())
 	}
 	collector := &contender{server: startCollector(b, brokers[0]), broker: brokers[0]}
-	tuned := &contender{server: startCollector(b, brokers[1], "GOGC="+strconv.Itoa(GCPercent)), broker: brokers[1]}
+	tuned := &contender{server: startCollector(b, brokers[1], "GOGC=400"), broker: brokers[1]}
 	outlay := &contender{server: startRole(b, "ingest", brokerVar+"="+brokers[2].address, secretVar+"="+secret), broker: brokers[2], splits: true}
 	var ids uint32
 	for _, load := range []struct{ events, connections int }{{1, 64}, {1, 256}, {100, 16}} {

@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"context"
 	"fmt"
 	"os"
@@ -34,18 +33,18 @@ func releaseProgram() error {
 	if err != nil {
 		return fmt.Errorf("find the program's file: %w", err)
 	}
-	maps, err := os.Open("/proc/self/maps")
+	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return fmt.Errorf("list the memory: %w", err)
 	}
-	defer maps.Close()
-	for lines := bufio.NewScanner(maps); lines.Scan(); {
+	for line := range strings.Lines(string(maps)) {
+		line = strings.TrimSuffix(line, "\n")
 		var start, end uintptr
 		var mode string
-		if _, err := fmt.Sscanf(lines.Text(), "%x-%x %s", &start, &end, &mode); err != nil {
+		if _, err := fmt.Sscanf(line, "%x-%x %s", &start, &end, &mode); err != nil {
 			continue
 		}
-		if mode[1] == '-' && strings.HasSuffix(lines.Text(), " "+program) {
+		if mode[1] == '-' && strings.HasSuffix(line, " "+program) {
 			if _, _, errno := unix.Syscall(unix.SYS_MADVISE, start, end-start, unix.MADV_DONTNEED); errno != 0 {
 				return fmt.Errorf("release the program's memory: %w", errno)
 			}
