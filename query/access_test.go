@@ -76,7 +76,7 @@ func (w *world) badTokens() map[string]string {
 		"an API key":                 account.NewSecret(),
 		"garbage":                    "x",
 		"spaces":                     good + " " + good,
-		"very long":                  good + strings.Repeat("x", 10<<10),
+		"very long":                  good + strings.Repeat("x", 20<<10),
 		"alg none":                   w.forge(jwt.SigningMethodNone, jwt.UnsafeAllowNoneSignatureType, nil),
 		"HS256 with the public key":  confused,
 		"HS256 with the raw key":     w.forge(jwt.SigningMethodHS256, raw, nil),
@@ -108,6 +108,7 @@ func (w *world) badTokens() map[string]string {
 		"kid is a number": func(h, _ map[string]any) { h["kid"] = 1 },
 		"no typ":          func(h, _ map[string]any) { delete(h, "typ") },
 		"another typ":     func(h, _ map[string]any) { h["typ"] = "at+jwt" },
+		"crit":            func(h, _ map[string]any) { h["crit"] = []string{"exp"} },
 	} {
 		tokens[name] = w.forge(jwt.SigningMethodEdDSA, w.private, change)
 	}

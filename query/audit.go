@@ -53,6 +53,7 @@ type actReply struct {
 	At        usage.Time      `json:"at"`
 	UserID    *string         `json:"user_id"`
 	Email     *string         `json:"email"`
+	Issuer    *string         `json:"issuer"`
 	Action    string          `json:"action"`
 	Target    string          `json:"target"`
 	Detail    json.RawMessage `json:"detail"`
@@ -62,7 +63,7 @@ type actReply struct {
 
 func newActReply(a *usage.Act) actReply {
 	reply := actReply{
-		ID: a.AuditID.Text(auditPrefix), At: a.At, Email: nonEmpty(a.Email), Action: a.Action, Target: a.Target,
+		ID: a.AuditID.Text(auditPrefix), At: a.At, Email: nonEmpty(a.Email), Issuer: nonEmpty(a.Issuer), Action: a.Action, Target: a.Target,
 		Detail: a.Detail, Address: nonEmpty(a.Address), RequestID: nonEmpty(a.RequestID),
 	}
 	if a.UserID != nil {

@@ -107,7 +107,7 @@ func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
 	if strings.HasPrefix(token, account.KeyPrefix) {
 		return auth.Principal{}, errAPIKey
 	}
-	who, err := s.tokens.Verify(token)
+	who, err := s.verifier.Verify(r.Context(), token)
 	if err != nil {
 		s.log.DebugContext(r.Context(), "token refused", "error", err)
 		return auth.Principal{}, errBadToken

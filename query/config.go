@@ -30,6 +30,9 @@ type Config struct {
 	// Issuer is the iss claim of the tokens. Defaults to "outlay". Tokens of
 	// another issuer are refused, so it is the same on every replica.
 	Issuer string
+	// IdentityProviders are those whose tokens are accepted beside our own. Defaults to
+	// none.
+	IdentityProviders []auth.Provider
 	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
 	TokenLifetime time.Duration
 	// SignInLifetime is how long a sign-in lasts without being refreshed. Defaults

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/query/auth"
 )
 
 // metrics of the query tier. A route is the pattern of its path, so the labels
@@ -15,6 +17,9 @@ type metrics struct {
 	signIns  *prometheus.CounterVec
 	// refreshes that were reused are refresh tokens in two hands.
 	refreshes *prometheus.CounterVec
+	// outsideTokens and keyFetches are about outside identity providers.
+	outsideTokens *prometheus.CounterVec
+	keyFetches    *prometheus.CounterVec
 }
 
 // The outcomes of a sign-in or of a refresh.
@@ -24,6 +29,12 @@ const (
 	outcomeSlowed = "slowed"
 	outcomeReused = "reused"
 	outcomeError  = "error"
+)
+
+// The outcomes of a token of an outside identity provider.
+const (
+	outcomeAccepted = "accepted"
+	outcomeRefused  = "refused"
 )
 
 func newMetrics(registry prometheus.Registerer) *metrics {
@@ -45,6 +56,20 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_refreshes_total",
 			Help: "Refresh tokens that were sent, by outcome; a reused one ends its sign-in.",
 		}, []string{"outcome"}),
+		outsideTokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_query_outside_tokens_total",
+			Help: "Tokens that name an outside identity provider as their issuer, by outcome of the check.",
+		}, []string{"outcome"}),
+		keyFetches: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_query_key_fetches_total",
+			Help: "Tries to fetch the keys of outside identity providers, by outcome; a limited one was too soon after another.",
+		}, []string{"outcome"}),
+	}
+	for _, outcome := range []string{outcomeAccepted, outcomeRefused} {
+		m.outsideTokens.WithLabelValues(outcome)
+	}
+	for _, outcome := range []string{auth.FetchOK, auth.FetchFailed, auth.FetchLimited} {
+		m.keyFetches.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeReused, outcomeError} {
 		m.refreshes.WithLabelValues(outcome)
@@ -52,7 +77,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes)
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.outsideTokens, m.keyFetches)
 	return m
 }
 
@@ -66,3 +91,15 @@ func (m *metrics) observe(route string, status int, took time.Duration) {
 	m.requests.WithLabelValues(route, strconv.Itoa(status)).Inc()
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
+
+// outsideToken counts a token of an outside identity provider.
+func (m *metrics) outsideToken(accepted bool) {
+	outcome := outcomeRefused
+	if accepted {
+		outcome = outcomeAccepted
+	}
+	m.outsideTokens.WithLabelValues(outcome).Inc()
+}
+
+// keysFetched counts a try to fetch a provider's keys.
+func (m *metrics) keysFetched(outcome string) { m.keyFetches.WithLabelValues(outcome).Inc() }

@@ -102,6 +102,9 @@ func (s *Server) changePassword(c *call) error {
 	if err != nil {
 		return storeError(err, "user")
 	}
+	if user.Outside() {
+		return errOutsider
+	}
 	// The same check as signing in, so that a stolen token guesses no faster.
 	if _, err := s.signIn.Check(ctx, user.Email, request.CurrentPassword, c.ClientIP()); err != nil {
 		if errors.Is(err, auth.ErrWrongPassword) {

@@ -35,6 +35,8 @@ type Server struct {
 	signIns  *auth.SignIns
 	standing *auth.Standing
 	tokens   *auth.Tokens
+	outside  *auth.Outside
+	verifier *auth.Verifier
 	keys     *auth.Keys
 	document []byte
 	docs     []byte
@@ -87,6 +89,13 @@ func New(config Config) (*Server, error) {
 		gzips:      sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now))
+	s.outside, err = auth.NewOutside(config.IdentityProviders, config.Issuer, auth.OutsideDeps{
+		Now: config.Now, Log: config.Log, Fetched: s.metrics.keysFetched,
+	})
+	if err != nil {
+		return nil, fmt.Errorf("query: %w", err)
+	}
+	s.verifier = auth.NewVerifier(s.tokens, s.outside, s.metrics.outsideToken)
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
 		return nil, err
 	}
@@ -98,6 +107,10 @@ const sharesPerMinute = 120
 
 // Handler answers the requests. It is safe for concurrent use.
 func (s *Server) Handler() http.Handler { return s.engine }
+
+// Run does what is to be done besides answering requests, until ctx ends: it keeps the
+// keys of the identity providers fresh.
+func (s *Server) Run(ctx context.Context) { s.outside.Run(ctx) }
 
 // Ready returns nil when the database answers and its tables are there.
 func (s *Server) Ready(ctx context.Context) error { return s.usage.Ping(ctx) }

@@ -55,12 +55,20 @@ type person struct {
 
 func newWorld(t *testing.T, pool *pgxpool.Pool) *world {
 	t.Helper()
+	return newWorldWith(t, pool, func(*query.Config) {})
+}
+
+// newWorldWith lets change set up the server in another way.
+func newWorldWith(t *testing.T, pool *pgxpool.Pool, change func(*query.Config)) *world {
+	t.Helper()
 	// A whole second, so that times come back as they went in.
 	w := &world{t: t, pool: pool, now: time.Now().UTC().Truncate(time.Second), registry: prometheus.NewRegistry()}
 	w.private, w.keys = newKeys(t)
-	server, err := query.New(query.Config{
+	config := query.Config{
 		Pool: pool, Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
-	})
+	}
+	change(&config)
+	server, err := query.New(config)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -19,12 +19,13 @@ type userReply struct {
 	Role       account.Role `json:"role"`
 	CreatedAt  usage.Time   `json:"created_at"`
 	DisabledAt usage.Time   `json:"disabled_at"`
+	Issuer     *string      `json:"issuer"`
 }
 
 func newUserReply(u *account.User) userReply {
 	return userReply{
 		ID: u.ID.Text(schema.UserPrefix), Email: u.Email, Role: u.Role,
-		CreatedAt: usage.Time{Time: u.CreatedAt}, DisabledAt: timeOf(u.DisabledAt),
+		CreatedAt: usage.Time{Time: u.CreatedAt}, DisabledAt: timeOf(u.DisabledAt), Issuer: nonEmpty(u.Issuer),
 	}
 }
 
@@ -187,6 +188,9 @@ func (s *Server) applyUserChange(
 	if err := store.LockUsers(ctx, accountID); err != nil {
 		return account.User{}, err
 	}
+	if err := r.checkOutsider(ctx, store, accountID, id); err != nil {
+		return account.User{}, err
+	}
 	if r.Role != nil {
 		if err := store.SetRole(ctx, accountID, id, *r.Role); err != nil {
 			return account.User{}, err
@@ -217,13 +221,28 @@ func (s *Server) applyUserChange(
 	return store.User(ctx, accountID, id)
 }
 
+// checkOutsider refuses what only an identity provider can change of its users.
+func (r *changeUserRequest) checkOutsider(ctx context.Context, store *account.Store, accountID, id schema.ID) error {
+	user, err := store.User(ctx, accountID, id)
+	if err != nil {
+		return err
+	}
+	if user.Outside() && (r.Role != nil || r.Password != nil) {
+		return errOutsider
+	}
+	return nil
+}
+
+var errOutsider = problem.New(problem.Conflict, "An identity provider signs this user in: role and password are changed there. Here the user can only be disabled.")
+
+// mustKeepOwner does not count on owners whom somebody else signs in.
 func mustKeepOwner(ctx context.Context, store *account.Store, accountID schema.ID) error {
 	users, err := store.Users(ctx, accountID)
 	if err != nil {
 		return err
 	}
 	for i := range users {
-		if users[i].Role == account.Owner && users[i].DisabledAt == nil {
+		if users[i].Role == account.Owner && users[i].DisabledAt == nil && !users[i].Outside() {
 			return nil
 		}
 	}

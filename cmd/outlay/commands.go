@@ -95,6 +95,7 @@ type queryCommand struct {
 	databaseFlags
 	JWTKeyFile     string   `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
 	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed, to slow down failed sign-ins by address. None by default."`
+	identityFlags
 }
 
 // Run runs the query tier.
@@ -105,7 +106,7 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	defer pool.Close()
 	registry := newRegistry()
-	t, err := newQuery(queryConfig{c.JWTKeyFile, c.TrustedProxies}, pool, registry, log)
+	t, err := newQuery(queryConfig{c.JWTKeyFile, c.TrustedProxies, c.identityFlags}, pool, registry, log)
 	if err != nil {
 		return err
 	}

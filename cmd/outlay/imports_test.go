@@ -34,6 +34,7 @@ var homes = map[string][]string{
 	"github.com/go-pdf/fpdf":                     {"query/report"},
 	"go.opentelemetry.io/collector/pdata":        {"ingest/otlp"},
 	"github.com/golang-jwt/jwt":                  {"query/auth"},
+	"github.com/go-jose/go-jose":                 {"query/auth"},
 	"github.com/alecthomas/kong":                 {"cmd"},
 	"github.com/fergusstrange/embedded-postgres": {"deploy/postgres"},
 }

@@ -106,6 +106,7 @@ func newProcessor(cfg processor.Config, pool *pgxpool.Pool, kafka []kgo.Opt, top
 type queryConfig struct {
 	keyFile        string
 	trustedProxies []string
+	identityFlags
 }
 
 func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
@@ -113,9 +114,15 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 	if err != nil {
 		return nil, fmt.Errorf("--jwt-key-file: %w", err)
 	}
-	server, err := query.New(query.Config{Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, Metrics: r, Log: log, Now: time.Now})
+	server, err := query.New(query.Config{
+		Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, IdentityProviders: cfg.IdentityProviders,
+		Metrics: r, Log: log, Now: time.Now,
+	})
 	if err != nil {
 		return nil, err
 	}
-	return &tier{name: "query", handler: server.Handler(), ready: server.Ready}, nil
+	return &tier{
+		name: "query", handler: server.Handler(), ready: server.Ready,
+		run: func(ctx context.Context) error { server.Run(ctx); return nil },
+	}, nil
 }

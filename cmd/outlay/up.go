@@ -34,6 +34,7 @@ type upCommand struct {
 	Plans       limit.Config     `embed:""`
 	Prices      pricing.Config   `embed:""`
 	Processor   processor.Config `embed:""`
+	identityFlags
 }
 
 // Run starts broker, database and all tiers, and ends when ctx does. What was
@@ -129,7 +130,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	queryTier, err := newQuery(queryConfig{keyFile: keyFile}, pool, p.registry, p.log)
+	queryTier, err := newQuery(queryConfig{keyFile: keyFile, identityFlags: c.identityFlags}, pool, p.registry, p.log)
 	if err != nil {
 		return err
 	}

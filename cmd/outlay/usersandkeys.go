@@ -85,9 +85,9 @@ func (c *userListCommand) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return table("ID\tEMAIL\tROLE\tCREATED", len(users), func(i int) string {
+		return table("ID\tEMAIL\tROLE\tCREATED\tISSUER", len(users), func(i int) string {
 			u := users[i]
-			return fmt.Sprintf("%s\t%s\t%s\t%s", u.ID.Text(schema.UserPrefix), u.Email, u.Role, u.CreatedAt.Format(time.RFC3339))
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s", u.ID.Text(schema.UserPrefix), u.Email, u.Role, u.CreatedAt.Format(time.RFC3339), u.Issuer)
 		})
 	})
 }

@@ -31,9 +31,15 @@ type Standing struct {
 	known map[standingKey]standing
 }
 
-type standingKey struct{ account, user, signIn schema.ID }
+// A standingKey has an outsider, or else a user. Whatever a provider's token says is in
+// it, so that another role is not taken for the former.
+type standingKey struct {
+	account, user, signIn schema.ID
+	outsider              account.Outsider
+}
 
 type standing struct {
+	user schema.ID
 	role account.Role // empty: may not
 	at   time.Time
 }
@@ -51,29 +57,49 @@ WHERE account_id = $1 AND id = $2 AND disabled_at IS NULL`
 const selectRoleInSignIn = selectRole + `
 	AND NOT EXISTS (SELECT FROM refresh_tokens WHERE sign_in_id = $3 AND account_id = $1 AND revoked_at IS NOT NULL)`
 
-// Check returns who with the role that the user has now, or ErrBadToken when the
-// user is gone or disabled or the sign-in was ended.
+// Check returns who with the user and the role that it is now, or ErrBadToken when the
+// user is gone or disabled or the sign-in was ended. An outsider whom nobody has seen
+// yet becomes a user.
 func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) {
-	key := standingKey{who.AccountID, who.UserID, who.SignIn}
+	key := standingKey{account: who.AccountID, user: who.UserID, signIn: who.SignIn}
+	if who.Outsider != nil {
+		key.outsider = *who.Outsider
+	}
 	s.mu.Lock()
 	found, ok := s.known[key]
 	s.mu.Unlock()
 	if !ok || s.now().Sub(found.at) >= standingAge {
-		role, err := s.ask(ctx, key)
-		if err != nil {
+		var err error
+		if found, err = s.ask(ctx, key); err != nil {
 			return Principal{}, err
 		}
-		found = standing{role: role, at: s.now()}
 		s.remember(key, found)
 	}
 	if found.role == "" {
 		return Principal{}, fmt.Errorf("%w: the user or the sign-in has ended", ErrBadToken)
 	}
-	who.Role = found.role
+	who.UserID, who.Role = found.user, found.role
 	return who, nil
 }
 
-func (s *Standing) ask(ctx context.Context, key standingKey) (role account.Role, err error) {
+func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, err error) {
+	found.at = s.now()
+	if key.outsider.Issuer == "" {
+		found.user = key.user
+		found.role, err = s.askRole(ctx, key)
+		return found, err
+	}
+	user, err := account.NewStore(s.pool, s.now).SeeOutsider(ctx, key.outsider)
+	if errors.Is(err, account.ErrNotFound) {
+		return found, nil
+	}
+	if err == nil && user.DisabledAt == nil {
+		found.user, found.role = user.ID, user.Role
+	}
+	return found, err
+}
+
+func (s *Standing) askRole(ctx context.Context, key standingKey) (role account.Role, err error) {
 	statement, args := selectRole, []any{key.account, key.user}
 	if !key.signIn.IsZero() {
 		statement, args = selectRoleInSignIn, append(args, key.signIn)
@@ -98,8 +124,8 @@ func (s *Standing) remember(key standingKey, found standing) {
 func (s *Standing) Forget(userID schema.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	for key := range s.known {
-		if key.user == userID {
+	for key, found := range s.known {
+		if found.user == userID {
 			delete(s.known, key)
 		}
 	}

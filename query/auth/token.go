@@ -1,7 +1,8 @@
 // Package auth decides who is asking: it signs people in, makes and checks their
 // tokens and knows what a role may do. It promises that only a token of this
-// installation's own keys, for this audience and in its time, is ever accepted,
-// and that a wrong password and an unknown address look alike. What an account's
+// installation's own keys, or of an identity provider that its operator named, for
+// this audience and in its time, is ever accepted, and that a wrong password and an
+// unknown address look alike. What an account's
 // data is and who may see which row is left to the store's statements.
 package auth
 
@@ -28,8 +29,9 @@ const tokenType = "JWT"
 // leeway is how far the clocks of two replicas may be apart.
 const leeway = 30 * time.Second
 
-// maxTokenBytes bounds what is parsed at all; our own tokens have 600 or so.
-const maxTokenBytes = 8 << 10
+// maxTokenBytes bounds what is parsed at all; our own tokens have 600 or so, those of
+// providers that list groups some thousands.
+const maxTokenBytes = 16 << 10
 
 // ErrBadToken is returned for every token that is not accepted. Why is wrapped
 // for the log; a client is not told.
@@ -45,6 +47,9 @@ type Principal struct {
 	SignIn schema.ID
 	// ExpiresAt is the end of the token.
 	ExpiresAt time.Time
+	// Outsider is what an outside identity provider said of the user; nil for a token
+	// of our own.
+	Outsider *account.Outsider
 }
 
 // Tokens makes and checks access tokens. It is safe for concurrent use.
@@ -137,6 +142,9 @@ func (t *Tokens) Verify(token string) (Principal, error) {
 // key returns the public key that a token's header names. It looks only among
 // our own, and at nothing else of the header.
 func (t *Tokens) key(token *jwt.Token) (any, error) {
+	if err := checkCritical(token); err != nil {
+		return nil, err
+	}
 	if token.Header["typ"] != tokenType {
 		return nil, errors.New("typ is not " + tokenType)
 	}

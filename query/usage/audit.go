@@ -18,6 +18,8 @@ type Act struct {
 	UserID  *schema.ID
 	// Email is the user's address now, empty when there is no such user any more.
 	Email string
+	// Issuer is the identity provider that signs the user in, empty for a password.
+	Issuer string
 	// Action is a resource and a verb, such as "api_key.create".
 	Action string
 	// Target is the id or the name of the resource.
@@ -55,7 +57,7 @@ func (a *Act) note(ctx context.Context, tx pgx.Tx, accountID schema.ID) error {
 }
 
 const selectActs = `
-SELECT a.audit_id, a.at, a.user_id, coalesce(u.email, '') AS email, a.action, a.target, a.detail,
+SELECT a.audit_id, a.at, a.user_id, coalesce(u.email, '') AS email, coalesce(u.issuer, '') AS issuer, a.action, a.target, a.detail,
 	coalesce(a.address, '') AS address, coalesce(a.request_id, '') AS request_id
 FROM audit_log a LEFT JOIN users u ON u.id = a.user_id AND u.account_id = $1
 WHERE a.account_id = $1 AND a.at >= $2 AND a.at <= $3 AND (a.at, a.audit_id) < ($3, $4)

@@ -53,7 +53,13 @@ type User struct {
 	Role         Role
 	CreatedAt    time.Time
 	DisabledAt   *time.Time
+	// Issuer is the identity provider that signs the user in and Subject its name for
+	// the user. Both are empty for a user who has a password here.
+	Issuer, Subject string
 }
+
+// Outside reports whether an outside identity provider signs the user in.
+func (u *User) Outside() bool { return u.Issuer != "" }
 
 // ErrEmailTaken is returned when another user, of any account, has the address.
 var ErrEmailTaken = errors.New("email address is taken")
@@ -102,13 +108,16 @@ func isUniqueViolation(err error) bool {
 	return errors.As(err, &pgErr) && pgErr.Code == uniqueViolation
 }
 
-const selectUser = `
-SELECT id, account_id, email, password_hash, role, created_at, disabled_at FROM users`
+const userColumns = `id, account_id, email, password_hash, role, created_at, disabled_at, coalesce(issuer, ''), coalesce(subject, '')`
 
-const selectUserByEmail = selectUser + ` WHERE lower(email) = lower($1)`
+const selectUser = `
+SELECT ` + userColumns + ` FROM users`
+
+const selectUserByEmail = selectUser + ` WHERE lower(email) = lower($1) AND issuer IS NULL`
 
 // UserByEmail finds a user of any account by address, in any case of letters; it
-// is for signing in. Disabled users are found too. It returns ErrNotFound.
+// is for signing in with a password, which outside users do not. Disabled users are
+// found too. It returns ErrNotFound.
 func (s *Store) UserByEmail(ctx context.Context, email string) (User, error) {
 	// No user has an address that PostgreSQL would refuse to compare.
 	if schema.TextFault(email, maxEmailLength) != "" {

@@ -1,0 +1,223 @@
+package auth
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// Outside checks the tokens of outside identity providers. It is safe for concurrent
+// use.
+type Outside struct {
+	issuers map[string]*outsideIssuer
+	log     *slog.Logger
+}
+
+// OutsideDeps are what Outside works with.
+type OutsideDeps struct {
+	Now func() time.Time
+	Log *slog.Logger
+	// Fetched is told the outcome of each try to fetch a provider's keys: FetchOK,
+	// FetchFailed or FetchLimited.
+	Fetched func(outcome string)
+}
+
+// NewOutside returns an Outside that accepts the tokens of providers. ownIssuer is our
+// own, which none of them may have. It fetches nothing yet.
+func NewOutside(providers []Provider, ownIssuer string, d OutsideDeps) (*Outside, error) {
+	o := &Outside{issuers: map[string]*outsideIssuer{}, log: d.Log}
+	for _, p := range providers {
+		p = p.withDefaults()
+		if err := p.validate(); err != nil {
+			return nil, fmt.Errorf("identity provider %q: %w", p.Issuer, err)
+		}
+		if p.Issuer == ownIssuer || o.issuers[p.Issuer] != nil {
+			return nil, fmt.Errorf("identity provider %q: the issuer is taken", p.Issuer)
+		}
+		o.issuers[p.Issuer] = &outsideIssuer{
+			Provider: p,
+			keys:     newRemoteKeys(p.JWKSURL, d.Now, d.Fetched),
+			parser: jwt.NewParser(
+				jwt.WithValidMethods(p.Algorithms),
+				jwt.WithIssuer(p.Issuer),
+				jwt.WithAudience(p.Audience),
+				jwt.WithExpirationRequired(),
+				jwt.WithIssuedAt(),
+				jwt.WithLeeway(leeway),
+				jwt.WithTimeFunc(d.Now),
+				jwt.WithStrictDecoding(),
+			),
+		}
+	}
+	return o, nil
+}
+
+// Run keeps the providers' keys fresh until ctx ends. Without it they are fetched when a
+// token asks for one that is not known.
+func (o *Outside) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	for _, issuer := range o.issuers {
+		wg.Go(func() {
+			issuer.keys.keep(ctx, func(err error) {
+				o.log.WarnContext(ctx, "keys of an identity provider not fetched, the last ones hold",
+					"issuer", issuer.Issuer, "error", err)
+			})
+		})
+	}
+	wg.Wait()
+}
+
+// outsideIssuer is a provider at work.
+type outsideIssuer struct {
+	Provider
+	keys   *remoteKeys
+	parser *jwt.Parser
+}
+
+// verify returns who a token speaks for. UserID stays zero: which user that is here,
+// Standing knows.
+func (i *outsideIssuer) verify(ctx context.Context, token string) (Principal, error) {
+	var claims jwt.MapClaims
+	_, err := i.parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) { return i.key(ctx, t) })
+	if err != nil {
+		return Principal{}, err
+	}
+	who := account.Outsider{Issuer: i.Issuer}
+	if who.Subject, err = subjectOf(claims); err != nil {
+		return Principal{}, err
+	}
+	if who.AccountID, err = i.accountOf(claims); err != nil {
+		return Principal{}, err
+	}
+	if who.Role, err = i.roleOf(claims); err != nil {
+		return Principal{}, err
+	}
+	who.Name = who.Subject
+	if email, _ := claims["email"].(string); email != "" && account.EmailFault(email) == "" {
+		who.Name = email
+	}
+	// The parser has seen to it that there is one.
+	expires, _ := claims.GetExpirationTime()
+	return Principal{AccountID: who.AccountID, Role: who.Role, ExpiresAt: expires.Time, Outsider: &who}, nil
+}
+
+// outsideTypes are the typ headers of tokens that are accepted; some providers send none.
+var outsideTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+
+// key returns the provider's key that a token's header names, if it is for the token's
+// algorithm. Nothing else of the header is looked at.
+func (i *outsideIssuer) key(ctx context.Context, token *jwt.Token) (any, error) {
+	if err := checkCritical(token); err != nil {
+		return nil, err
+	}
+	kind, isText := token.Header["typ"].(string)
+	if _, given := token.Header["typ"]; given && !isText || !slices.Contains(outsideTypes, strings.ToLower(kind)) {
+		return nil, errors.New("typ is not one of a token")
+	}
+	id, _ := token.Header["kid"].(string)
+	if id == "" {
+		return nil, errors.New("kid is missing")
+	}
+	key, err := i.keys.find(ctx, id)
+	if err != nil {
+		return nil, err
+	}
+	if key.algorithm != token.Method.Alg() {
+		return nil, errors.New("alg is not the one of the key")
+	}
+	return key.public, nil
+}
+
+// checkCritical refuses a token whose header demands what we do not do.
+func checkCritical(token *jwt.Token) error {
+	if _, given := token.Header["crit"]; given {
+		return errors.New("crit demands what is not understood")
+	}
+	return nil
+}
+
+func subjectOf(claims jwt.MapClaims) (string, error) {
+	subject, _ := claims["sub"].(string)
+	if strings.TrimSpace(subject) == "" {
+		return "", errors.New("sub is missing")
+	}
+	if fault := schema.TextFault(subject, account.MaxSubjectLength); fault != "" {
+		return "", errors.New("sub " + fault)
+	}
+	return subject, nil
+}
+
+// accountOf returns the one account that a token is for.
+func (i *outsideIssuer) accountOf(claims jwt.MapClaims) (found schema.ID, err error) {
+	for _, value := range claimTexts(claims, i.AccountClaim) {
+		text := value
+		if i.Accounts != nil {
+			text = i.Accounts[value]
+		}
+		id, err := schema.ParseID(schema.AccountPrefix, text)
+		if err != nil {
+			continue
+		}
+		if !found.IsZero() && id != found {
+			return schema.ID{}, fmt.Errorf("claim %s names several accounts", i.AccountClaim)
+		}
+		found = id
+	}
+	if found.IsZero() {
+		return schema.ID{}, fmt.Errorf("claim %s names no account", i.AccountClaim)
+	}
+	return found, nil
+}
+
+// roleOf returns the role of a token that may do most.
+func (i *outsideIssuer) roleOf(claims jwt.MapClaims) (found account.Role, err error) {
+	for _, value := range claimTexts(claims, i.RoleClaim) {
+		role := account.Role(value)
+		if i.Roles != nil {
+			role = i.Roles[value]
+		}
+		if role.Valid() && !found.Allows(role) {
+			found = role
+		}
+	}
+	if found == "" {
+		return "", fmt.Errorf("claim %s names no role", i.RoleClaim)
+	}
+	return found, nil
+}
+
+// claimTexts returns the texts of a claim, which is looked for under its whole name
+// first and then as a path.
+func claimTexts(claims jwt.MapClaims, name string) []string {
+	value, given := claims[name]
+	if !given {
+		value = map[string]any(claims)
+		for part := range strings.SplitSeq(name, ".") {
+			object, _ := value.(map[string]any)
+			value = object[part]
+		}
+	}
+	switch value := value.(type) {
+	case string:
+		return []string{value}
+	case []any:
+		var texts []string
+		for _, item := range value {
+			if text, ok := item.(string); ok {
+				texts = append(texts, text)
+			}
+		}
+		return texts
+	}
+	return nil
+}
