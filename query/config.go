@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema/price"
 )
 
 // Config is what a Server needs. Pool and Keys have to be set; every other field
@@ -33,6 +34,9 @@ type Config struct {
 	// IdentityProviders are those whose tokens are accepted beside our own. Defaults to
 	// none.
 	IdentityProviders []auth.Provider
+	// Prices returns the published prices, which are shown where an account has none of
+	// its own. Defaults to those of the binary; has to be what ingest charges by.
+	Prices func() *price.Book
 	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
 	TokenLifetime time.Duration
 	// SignInLifetime is how long a sign-in lasts without being refreshed. Defaults
@@ -63,6 +67,9 @@ func (c Config) withDefaults() Config {
 	c.ConcurrentSignIns = cmp.Or(c.ConcurrentSignIns, runtime.GOMAXPROCS(0))
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Prices == nil {
+		c.Prices = price.Default
 	}
 	c.Log = cmp.Or(c.Log, slog.Default())
 	if c.Metrics == nil {

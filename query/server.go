@@ -22,6 +22,7 @@ import (
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/openapi"
+	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -38,6 +39,7 @@ type Server struct {
 	outside  *auth.Outside
 	verifier *auth.Verifier
 	keys     *auth.Keys
+	prices   func() *price.Book
 	document []byte
 	docs     []byte
 	baseURL  string
@@ -78,6 +80,7 @@ func New(config Config) (*Server, error) {
 		standing:   auth.NewStanding(config.Pool, config.Now),
 		tokens:     auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
 		keys:       config.Keys,
+		prices:     config.Prices,
 		document:   document,
 		docs:       page,
 		baseURL:    config.BaseURL,
@@ -165,6 +168,11 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
 	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
 	viewer(http.MethodGet, "/v1/analytics/summary", s.summary)
+	viewer(http.MethodGet, "/v1/prices", s.listPrices)
+	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
+	admin(http.MethodPost, "/v1/prices/overrides", s.createOverride)
+	admin(http.MethodDelete, "/v1/prices/overrides/:id", s.deleteOverride)
+	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
 
 	open(http.MethodPost, "/v1/auth/login", s.login)
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)

@@ -61,6 +61,7 @@ func (w *world) populate(p *person) {
 	w.login(p.user.Email, password).want(http.StatusOK)
 	p.share("one", "")
 	p.post("/v1/api-keys", `{"name":"n"}`).want(http.StatusCreated)
+	p.post("/v1/prices/overrides", `{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1}`).want(http.StatusCreated)
 }
 
 func (w *world) relations() map[string]bool {

@@ -5,7 +5,10 @@ import (
 	"log/slog"
 	"os"
 	"runtime/debug"
+	"sync"
 	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
@@ -49,7 +52,11 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newIngest(c.Config, c.Caps, c.Plans, c.Prices, pool, kafka, c.topicNames, registry, log)
+	books, err := newBooks(c.Prices, pool, registry, log)
+	if err != nil {
+		return err
+	}
+	t, err := newIngest(c.Config, c.Caps, c.Plans, books, pool, kafka, c.topicNames, registry, log)
 	if err != nil {
 		return err
 	}
@@ -96,6 +103,7 @@ type queryCommand struct {
 	JWTKeyFile     string   `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
 	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed, to slow down failed sign-ins by address. None by default."`
 	identityFlags
+	Prices pricing.Config `embed:""`
 }
 
 // Run runs the query tier.
@@ -106,12 +114,28 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	defer pool.Close()
 	registry := newRegistry()
-	t, err := newQuery(queryConfig{c.JWTKeyFile, c.TrustedProxies, c.identityFlags}, pool, registry, log)
+	// Ingest counts what comes of the prices; here they are only shown.
+	books, err := newBooks(c.Prices, pool, prometheus.NewRegistry(), log)
 	if err != nil {
 		return err
 	}
+	t, err := newQuery(queryConfig{c.JWTKeyFile, c.TrustedProxies, c.identityFlags, books}, pool, registry, log)
+	if err != nil {
+		return err
+	}
+	t.run = bothRun(t.run, books.RunPublished)
 	p := &process{registry: registry, log: log, shutdownDelay: c.ShutdownDelay, writeTimeout: queryWriteTimeout}
 	return p.runTier(ctx, c.listenFlags, t)
+}
+
+// bothRun runs two things until their context ends.
+func bothRun(run func(context.Context) error, other func(context.Context)) func(context.Context) error {
+	return func(ctx context.Context) error {
+		var wg sync.WaitGroup
+		defer wg.Wait()
+		wg.Go(func() { other(ctx) })
+		return run(ctx)
+	}
 }
 
 // runTier runs an HTTP tier on its own two listeners.

@@ -50,14 +50,11 @@ type tier struct {
 	flush func(context.Context) error
 }
 
-func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, prices pricing.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *pricing.Books, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if err := plans.Validate(); err != nil {
-		return nil, err
-	}
-	if err := prices.Validate(); err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(slices.Concat(kafka, ingest.ProducerOptions(topics.Topic))...)
@@ -67,7 +64,6 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, prices 
 	directory := account.NewDirectory(pool, log, time.Now)
 	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	limiter := limit.New(plans, limit.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
-	books := pricing.New(prices, pricing.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	server := ingest.New(cfg, ingest.Deps{
 		Keys: directory, Caps: gate, Limits: limiter, Prices: books.Of,
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
@@ -91,6 +87,14 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, prices 
 	}, nil
 }
 
+// newBooks makes the price books, which ingest charges by and query shows.
+func newBooks(cfg pricing.Config, pool *pgxpool.Pool, r prometheus.Registerer, log *slog.Logger) (*pricing.Books, error) {
+	if err := cfg.Validate(); err != nil {
+		return nil, err
+	}
+	return pricing.New(cfg, pricing.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now}), nil
+}
+
 func newProcessor(cfg processor.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -107,6 +111,7 @@ type queryConfig struct {
 	keyFile        string
 	trustedProxies []string
 	identityFlags
+	books *pricing.Books
 }
 
 func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
@@ -116,6 +121,7 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 	}
 	server, err := query.New(query.Config{
 		Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, IdentityProviders: cfg.IdentityProviders,
+		Prices:  cfg.books.Published,
 		Metrics: r, Log: log, Now: time.Now,
 	})
 	if err != nil {

@@ -122,7 +122,11 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err := ensureKeyFile(keyFile); err != nil {
 		return err
 	}
-	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, c.Prices, pool, kafka, defaultTopics, p.registry, p.log)
+	books, err := newBooks(c.Prices, pool, p.registry, p.log)
+	if err != nil {
+		return err
+	}
+	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, books, pool, kafka, defaultTopics, p.registry, p.log)
 	if err != nil {
 		return err
 	}
@@ -130,7 +134,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	queryTier, err := newQuery(queryConfig{keyFile: keyFile, identityFlags: c.identityFlags}, pool, p.registry, p.log)
+	queryTier, err := newQuery(queryConfig{keyFile: keyFile, identityFlags: c.identityFlags, books: books}, pool, p.registry, p.log)
 	if err != nil {
 		return err
 	}

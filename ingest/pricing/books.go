@@ -78,6 +78,21 @@ func (b *Books) Ready() error {
 	return nil
 }
 
+// Published returns the common book, without the prices of any account.
+func (b *Books) Published() *price.Book {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	return b.published
+}
+
+// RunPublished keeps the common book fresh until ctx ends, for who needs no other and has no database.
+func (b *Books) RunPublished(ctx context.Context) {
+	if b.source != nil {
+		b.refresh(ctx)
+	}
+	b.keepPublished(ctx)
+}
+
 // Run keeps the books fresh until ctx ends.
 func (b *Books) Run(ctx context.Context) {
 	if b.source != nil {
@@ -134,10 +149,7 @@ func (b *Books) keepPublished(ctx context.Context) {
 
 // refresh takes the catalogue of the source if there is a new one that may be applied.
 func (b *Books) refresh(ctx context.Context) {
-	b.mu.Lock()
-	published := b.published
-	b.mu.Unlock()
-	book := b.source.read(ctx, published, b.now())
+	book := b.source.read(ctx, b.Published(), b.now())
 	if book == nil {
 		return
 	}

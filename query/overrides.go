@@ -1,0 +1,188 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/tariff"
+)
+
+// overrideReply is a price of an account's own.
+type overrideReply struct {
+	ID       string  `json:"id"`
+	Match    string  `json:"match"`
+	Provider *string `json:"provider"`
+	ratesReply
+	From      usage.Time `json:"from"`
+	CreatedAt usage.Time `json:"created_at"`
+	CreatedBy *string    `json:"created_by"`
+}
+
+func newOverrideReply(o *tariff.Override) overrideReply {
+	r := &o.Rates
+	reply := overrideReply{
+		ID: o.ID.Text(tariff.Prefix), Match: o.Match, Provider: nonEmpty(o.Provider),
+		ratesReply: ratesReply{r.Input, r.Output, r.CacheRead, r.CacheWrite, r.CacheWrite1h, r.Reasoning},
+		From:       usage.Time{Time: o.From}, CreatedAt: usage.Time{Time: o.CreatedAt},
+	}
+	if o.CreatedBy != nil {
+		id := o.CreatedBy.Text(schema.UserPrefix)
+		reply.CreatedBy = &id
+	}
+	return reply
+}
+
+// listOverrides answers all prices of the account's own, by match, provider and start.
+func (s *Server) listOverrides(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	own, err := s.overrides(c)
+	if err != nil {
+		return storeError(err, "price override")
+	}
+	page := list[overrideReply]{Data: make([]overrideReply, 0, len(own))}
+	for i := range own {
+		page.Data = append(page.Data, newOverrideReply(&own[i]))
+	}
+	return c.reply(page)
+}
+
+// overrideRequest is a price as a client sets it. Amounts keep their JSON text, so that
+// no float comes near them.
+type overrideRequest struct {
+	Match        string         `json:"match"`
+	Provider     string         `json:"provider"`
+	Input        jsontext.Value `json:"input_usd_per_mtok"`
+	Output       jsontext.Value `json:"output_usd_per_mtok"`
+	CacheRead    jsontext.Value `json:"cache_read_usd_per_mtok"`
+	CacheWrite   jsontext.Value `json:"cache_write_usd_per_mtok"`
+	CacheWrite1h jsontext.Value `json:"cache_write_1h_usd_per_mtok"`
+	Reasoning    jsontext.Value `json:"reasoning_usd_per_mtok"`
+	From         string         `json:"from"`
+}
+
+// parse returns the price that is asked for, all of it but who asks.
+func (r *overrideRequest) parse() (tariff.Override, error) {
+	var faults schema.Faults
+	o := tariff.Override{Override: price.Override{Match: strings.TrimSpace(r.Match), Provider: strings.TrimSpace(r.Provider)}}
+	o.Rates = price.Rates{
+		Input:        parseRate("input_usd_per_mtok", r.Input, &faults),
+		Output:       parseRate("output_usd_per_mtok", r.Output, &faults),
+		CacheRead:    parseRate("cache_read_usd_per_mtok", r.CacheRead, &faults),
+		CacheWrite:   parseRate("cache_write_usd_per_mtok", r.CacheWrite, &faults),
+		CacheWrite1h: parseRate("cache_write_1h_usd_per_mtok", r.CacheWrite1h, &faults),
+		Reasoning:    parseRate("reasoning_usd_per_mtok", r.Reasoning, &faults),
+	}
+	o.From = parseFrom(r.From, &faults)
+	for _, fault := range o.Check() {
+		if !faults.Has(fault.Field) {
+			faults = append(faults, fault)
+		}
+	}
+	if len(faults) > 0 {
+		return tariff.Override{}, problem.FromFaults(faults)
+	}
+	return o, nil
+}
+
+// parseRate reads a rate from its JSON text; nil is none.
+func parseRate(field string, text jsontext.Value, faults *schema.Faults) *price.Rate {
+	if kind := text.Kind(); kind == 0 || kind == 'n' {
+		return nil
+	}
+	rate, err := price.ParseRate(string(text))
+	if err != nil {
+		faults.Add(field, "must be a plain number of US dollars for a million tokens, from 0 to 1000000, with at most six decimals")
+		return nil
+	}
+	return &rate
+}
+
+// parseFrom reads the first instant of a price; the zero time is since ever.
+func parseFrom(text string, faults *schema.Faults) time.Time {
+	if text == "" {
+		return time.Time{}
+	}
+	t, err := parseTime(text, time.UTC)
+	if first, end := usage.AllTime(); err != nil || t.Before(first) || !t.Before(end) {
+		faults.Add("from", "must be a time as RFC 3339 writes it, such as 2026-01-31T00:00:00Z, or a date, between the years 2000 and 2200")
+		return time.Time{}
+	}
+	return t.UTC().Truncate(time.Microsecond)
+}
+
+// maxOverrides bounds what ingest looks through for an event that it has not seen the
+// like of.
+const maxOverrides = 500
+
+var (
+	errOverrideExists = problem.New(problem.Conflict,
+		"There is a price for this match, provider and start already. Delete it first, or give the new one another from.")
+	errTooManyOverrides = problem.New(problem.Conflict,
+		"An account may have 500 prices of its own. Delete some, or say several models with one pattern.")
+)
+
+// createOverride gives the account a price of its own. What was priced before stays as
+// it is.
+func (s *Server) createOverride(c *call) error {
+	var request overrideRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	o, err := request.parse()
+	if err != nil {
+		return err
+	}
+	now := s.now().UTC().Truncate(time.Microsecond)
+	o.ID, o.AccountID, o.CreatedAt, o.CreatedBy = schema.NewID(now), c.who.AccountID, now, &c.who.UserID
+	reply := newOverrideReply(&o)
+	err = s.administer(c, "price_override.create", reply, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		store := tariff.NewStore(tx)
+		own, err := store.OfAccount(ctx, c.who.AccountID)
+		if err != nil {
+			return "", err
+		}
+		if len(own) >= maxOverrides {
+			return "", errTooManyOverrides
+		}
+		return reply.ID, store.Add(ctx, o)
+	})
+	if errors.Is(err, tariff.ErrExists) {
+		return errOverrideExists
+	}
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, reply)
+}
+
+// deleteOverride takes a price of the account's own away; the published one holds again.
+func (s *Server) deleteOverride(c *call) error {
+	id, err := schema.ParseID(tariff.Prefix, c.Param("id"))
+	if err != nil {
+		return storeError(account.ErrNotFound, "price override")
+	}
+	err = s.administer(c, "price_override.delete", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		return id.Text(tariff.Prefix), tariff.NewStore(tx).Delete(ctx, c.who.AccountID, id)
+	})
+	if errors.Is(err, tariff.ErrNotFound) {
+		err = account.ErrNotFound
+	}
+	if err != nil {
+		return storeError(err, "price override")
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}

@@ -1,0 +1,78 @@
+package query
+
+import (
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+)
+
+// unpricedReply is a model that no price is known of.
+type unpricedReply struct {
+	Provider     *string    `json:"provider"`
+	Model        *string    `json:"model"`
+	Events       int64      `json:"events"`
+	InputTokens  usage.Sum  `json:"input_tokens"`
+	OutputTokens usage.Sum  `json:"output_tokens"`
+	Agents       []string   `json:"agents"`
+	LastSeen     usage.Time `json:"last_seen"`
+}
+
+// unpricedPage is a page of models and the range it is about.
+type unpricedPage struct {
+	From usage.Time `json:"from"`
+	To   usage.Time `json:"to"`
+	list[unpricedReply]
+	CompleteUntil usage.Time `json:"complete_until"`
+}
+
+// unpricedPosition is the last model of a page. It keeps the range of the first page.
+type unpricedPosition struct {
+	From     int64  `json:"f"`
+	To       int64  `json:"t"`
+	Events   int64  `json:"n"`
+	Provider string `json:"p"`
+	Model    string `json:"m"`
+}
+
+func (p *unpricedPosition) valid() bool {
+	first, end := usage.AllTime()
+	from, to := time.Unix(p.From, 0), time.Unix(p.To, 0)
+	return !from.Before(first) && from.Before(to) && !to.After(end) && p.Events >= 0 &&
+		schema.TextFault(p.Provider, schema.MaxNameLength) == "" && schema.TextFault(p.Model, schema.MaxNameLength) == ""
+}
+
+// listUnpriced answers the models whose calls could not be priced, the most frequent
+// first.
+func (s *Server) listUnpriced(c *call) error {
+	p := c.params("from", "to", "limit", "cursor")
+	limit := p.limit()
+	q := usage.UnpricedQuery{Range: usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays))), Limit: limit + 1}
+	if after := readCursor(c, p, (*unpricedPosition).valid); after != nil {
+		q.Range = usage.Range{From: time.Unix(after.From, 0).UTC(), To: time.Unix(after.To, 0).UTC()}
+		q.After = &usage.UnpricedPosition{Events: after.Events, Provider: after.Provider, Model: after.Model}
+	}
+	if err := p.err(); err != nil {
+		return err
+	}
+	models, complete, err := s.usage.Unpriced(c.ctx(), c.who.AccountID, &q)
+	if err != nil {
+		return storeError(err, "model")
+	}
+	page := unpricedPage{From: usage.Time{Time: q.Range.From}, To: usage.Time{Time: q.Range.To}, CompleteUntil: complete}
+	page.Data = make([]unpricedReply, 0, limit)
+	for i := range models[:min(limit, len(models))] {
+		m := &models[i]
+		page.Data = append(page.Data, unpricedReply{
+			nonEmpty(m.Provider), nonEmpty(m.Model), m.Events, m.InputTokens, m.OutputTokens, m.Agents, m.LastSeen,
+		})
+	}
+	if len(models) > limit {
+		last := &models[limit-1]
+		position := unpricedPosition{q.Range.From.Unix(), q.Range.To.Unix(), last.Events, last.Provider, last.Model}
+		if page.NextCursor, err = writeCursor(c, p, position); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}
