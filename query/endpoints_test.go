@@ -1,0 +1,341 @@
+package query_test
+
+import (
+	"net/http"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/gin-gonic/gin"
+	"github.com/google/go-cmp/cmp"
+
+	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// endpoint is one row of the table of everything that is served.
+type endpoint struct {
+	method, path string
+	// role is the least that may ask; empty: anybody.
+	role account.Role
+	// query and body make the request a good one, which is answered with status.
+	query, body string
+	status      int
+	// badQuery names a parameter with a value that is refused, "limit=0".
+	badQuery string
+	// anyName marks a path whose name need not be known: what it names is made.
+	anyName bool
+	// last marks what ends the sign-in or the resource that others need.
+	last bool
+}
+
+const viewer, admin, owner = account.Viewer, account.Admin, account.Owner
+
+// endpoints is every endpoint of this tier, in the order in which good requests can follow
+// each other. A route that is not here fails the test.
+func endpoints() []endpoint {
+	budgetBody := `{"limit_usd":50,"period":"day"}`
+	return []endpoint{
+		{method: "GET", path: "/v1/events", role: viewer, query: "?agent=support-bot&limit=1", badQuery: "limit=0"},
+		{method: "GET", path: "/v1/events/export", role: viewer, query: "?format=ndjson", badQuery: "format=x"},
+		{method: "GET", path: "/v1/events/{event}", role: viewer, badQuery: "x=1"},
+		{method: "GET", path: "/v1/agents", role: viewer, badQuery: "sort=x"},
+		{method: "GET", path: "/v1/agents/{agent}", role: viewer, badQuery: "from=soon"},
+		{method: "PUT", path: "/v1/agents/{agent}/budget", role: admin, body: budgetBody, anyName: true},
+		{method: "GET", path: "/v1/agents/{agent}/budget", role: viewer, badQuery: "x=1"},
+		{method: "POST", path: "/v1/agents/{agent}/budget/reset", role: admin},
+		{method: "PUT", path: "/v1/account/budget", role: admin, body: budgetBody},
+		{method: "GET", path: "/v1/account/budget", role: viewer, badQuery: "x=1"},
+		{method: "POST", path: "/v1/account/budget/reset", role: admin},
+		{method: "GET", path: "/v1/budgets", role: viewer, badQuery: "cursor=x"},
+		{method: "DELETE", path: "/v1/agents/{agent}/budget", role: admin, status: 204},
+		{method: "DELETE", path: "/v1/account/budget", role: admin, status: 204},
+		{method: "GET", path: "/v1/sessions", role: viewer, badQuery: "include_implicit=x"},
+		{method: "GET", path: "/v1/sessions/{session}", role: viewer, badQuery: "cursor=x"},
+		{method: "GET", path: "/v1/sessions/{session}/share", role: viewer, badQuery: "expires_in=-1"},
+		{method: "GET", path: "/v1/share/{token}", badQuery: "limit=501"},
+		{method: "GET", path: "/share/{token}", badQuery: "limit=501"},
+		{method: "GET", path: "/share/style.css"},
+		{method: "DELETE", path: "/v1/sessions/{session}/share", role: viewer, status: 204, badQuery: "x=1", last: true},
+		{method: "GET", path: "/v1/analytics/daily", role: viewer, badQuery: "timezone=Mars/Base"},
+		{method: "GET", path: "/v1/analytics/hourly", role: viewer, badQuery: "group_by=colour"},
+		{method: "GET", path: "/v1/analytics/summary", role: viewer, badQuery: "to=soon"},
+		{method: "GET", path: "/v1/prices", role: viewer, query: "?model=gpt-4o", badQuery: "at=soon"},
+		{method: "POST", path: "/v1/prices/overrides", role: admin, status: 201, body: `{"match":"new","input_usd_per_mtok":1,"output_usd_per_mtok":2}`},
+		{method: "GET", path: "/v1/prices/overrides", role: viewer, badQuery: "x=1"},
+		{method: "DELETE", path: "/v1/prices/overrides/{override}", role: admin, status: 204},
+		{method: "GET", path: "/v1/prices/unpriced", role: viewer, badQuery: "from=2026-02-30"},
+		{method: "GET", path: "/v1/api-keys", role: admin, badQuery: "x=1"},
+		{method: "POST", path: "/v1/api-keys", role: admin, status: 201, body: `{"name":"n"}`},
+		{method: "POST", path: "/v1/api-keys/{key}/rotate", role: admin, status: 201, body: `{"grace_seconds":60}`},
+		{method: "DELETE", path: "/v1/api-keys/{key}", role: admin, status: 204},
+		{method: "GET", path: "/v1/users", role: owner, badQuery: "x=1"},
+		{method: "POST", path: "/v1/users", role: owner, status: 201, body: `{"email":"new@example.net","password":"a long password","role":"viewer"}`},
+		{method: "PATCH", path: "/v1/users/{user}", role: owner, body: `{"role":"admin"}`},
+		{method: "GET", path: "/v1/audit", role: admin, badQuery: "limit=x"},
+		{method: "GET", path: "/v1/auth/me", role: viewer},
+		{method: "POST", path: "/v1/auth/login", body: `{"email":"alice@example.com","password":"` + password + `"}`},
+		{method: "POST", path: "/v1/auth/refresh", body: `{"refresh_token":"x"}`, status: 401},
+		{method: "POST", path: "/v1/auth/logout", body: `{"refresh_token":"x"}`, status: 204},
+		{method: "GET", path: "/.well-known/jwks.json"},
+		{method: "GET", path: "/openapi.json"},
+		{method: "GET", path: "/docs"},
+		{method: "GET", path: "/docs/style.css"},
+		{
+			method: "POST", path: "/v1/auth/password", role: viewer, status: 204, last: true,
+			body: `{"current_password":"` + password + `","new_password":"another password"}`,
+		},
+	}
+}
+
+// ids are what stands in the place of {event} and so on: one of each kind.
+type ids map[string]string
+
+// unknownIDs look like ids, and name nothing.
+func unknownIDs(w *world) ids {
+	id := schema.NewID(w.now)
+	return ids{
+		"event": id.Text(schema.EventPrefix), "agent": "nobody%2Fat%20all", "session": "ses_none", "token": strings.Repeat("A", 32),
+		"override": id.Text("ovr"), "key": id.Text(schema.KeyPrefix), "user": id.Text(schema.UserPrefix),
+	}
+}
+
+// malformedIDs are no ids at all.
+var malformedIDs = ids{
+	"event": "evt_x", "agent": "%00", "session": "%FF", "token": "x", "override": "1", "key": "usr_x", "user": "'",
+}
+
+var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
+
+// at is the endpoint's path with ids in it.
+func (e *endpoint) at(i ids) string {
+	return placeholder.ReplaceAllStringFunc(e.path, func(name string) string { return i[strings.Trim(name, "{}")] })
+}
+
+func (e *endpoint) hasID() bool { return strings.Contains(e.path, "{") && !e.anyName }
+
+// ids makes one thing of every kind in the person's account, with names that begin with a
+// prefix, and the same thing under names that both accounts have.
+func (p *person) ids(prefix string) ids {
+	p.t.Helper()
+	event := p.newEvent(func(e *schema.Event) { e.Agent, e.SessionID = prefix+"-agent", "ses_"+prefix })
+	p.store(p.newEvent(nil), event)
+	var key, override, user struct{ ID string }
+	p.post("/v1/api-keys", `{"name":"same"}`).decode(http.StatusCreated, &key)
+	p.post("/v1/prices/overrides", `{"match":"same","input_usd_per_mtok":1,"output_usd_per_mtok":1}`).decode(http.StatusCreated, &override)
+	p.post("/v1/users", `{"email":"`+prefix+`-two@example.com","password":"a long password","role":"viewer"}`).decode(http.StatusCreated, &user)
+	p.put("/v1/agents/"+prefix+"-agent/budget", `{"limit_usd":1,"period":"day"}`).want(http.StatusOK)
+	return ids{
+		"event": event.ID.Text(schema.EventPrefix), "agent": event.Agent, "session": prefix,
+		"token": p.share(prefix, "").Token, "override": override.ID, "key": key.ID, "user": user.ID,
+	}
+}
+
+// Every endpoint, asked from outside: 401 without a good token, 403 for a lesser role, 404
+// for what is not there or another account's, 405 for another method, 422 that names what
+// is wrong, and the answer of the OpenAPI document for a good request.
+func TestEveryEndpoint(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	table := endpoints()
+	w.checkComplete(table)
+	alices, bobs := w.alice.ids("alices"), w.bob.ids("bobs")
+	tokens := map[account.Role]string{
+		viewer: w.tokenFor(w.alice.colleague("v@example.org", viewer)), admin: w.tokenFor(w.alice.colleague("a@example.org", admin)),
+	}
+	untouched := w.bob.everything(table, bobs)
+	for i := range table {
+		e := &table[i]
+		e.refusesStrangers(w, tokens, alices)
+		e.refusesOtherMethods(w, table, alices)
+		e.findsNothing(w, bobs)
+		e.refusesNonsense(w, alices)
+	}
+	if diff := cmp.Diff(untouched, w.bob.everything(table, bobs)); diff != "" {
+		t.Errorf("another account's data changed (-before +after):\n%s", diff)
+	}
+	for _, last := range []bool{false, true} {
+		for i := range table {
+			if e := &table[i]; e.last == last {
+				e.answers(w, alices)
+			}
+		}
+	}
+}
+
+// checkComplete compares the table with the routes of the server.
+func (w *world) checkComplete(table []endpoint) {
+	w.t.Helper()
+	rows := map[string]bool{}
+	for _, e := range table {
+		rows[e.method+" "+placeholder.ReplaceAllString(e.path, ":")] = true
+	}
+	parameter := regexp.MustCompile(`:[a-z]+`)
+	for _, route := range w.server.Handler().(interface{ Routes() gin.RoutesInfo }).Routes() {
+		name := route.Method + " " + parameter.ReplaceAllString(route.Path, ":")
+		if !rows[name] {
+			w.t.Errorf("%s %s is not in the table of endpoints: add a row", route.Method, route.Path)
+		}
+		delete(rows, name)
+	}
+	for name := range rows {
+		w.t.Errorf("%s is in the table of endpoints and not served", name)
+	}
+}
+
+// refusesStrangers asks without a token, with bad ones, and as somebody of a lesser role.
+func (e *endpoint) refusesStrangers(w *world, tokens map[account.Role]string, i ids) {
+	w.t.Helper()
+	if e.role == "" {
+		return
+	}
+	for _, token := range []string{"", "x", account.NewSecret(), w.alice.token[:len(w.alice.token)-3]} {
+		answer := w.send(token, e.method, e.at(i)+e.query, e.body)
+		answer.refused(http.StatusUnauthorized)
+		if answer.header.Get("WWW-Authenticate") != "Bearer" {
+			w.t.Errorf("%s: WWW-Authenticate %q", answer.what, answer.header.Get("WWW-Authenticate"))
+		}
+	}
+	for role, token := range tokens {
+		if !role.Allows(e.role) {
+			w.send(token, e.method, e.at(i)+e.query, e.body).refused(http.StatusForbidden)
+		}
+	}
+}
+
+// refusesOtherMethods asks with every method that no row has for the path.
+func (e *endpoint) refusesOtherMethods(w *world, table []endpoint, i ids) {
+	w.t.Helper()
+	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
+		taken := slices.ContainsFunc(table, func(other endpoint) bool { return other.path == e.path && other.method == method }) ||
+			// Tracking, which ingest answers.
+			e.path == "/v1/events" && method == http.MethodPost
+		if taken {
+			continue
+		}
+		answer := w.send(w.alice.token, method, e.at(i), "")
+		answer.refused(http.StatusMethodNotAllowed)
+		if allow := answer.header.Get("Allow"); !strings.Contains(allow, e.method) {
+			w.t.Errorf("%s: Allow %q lacks %s", answer.what, allow, e.method)
+		}
+	}
+}
+
+// findsNothing asks for what is not there: another account's, unknown, and malformed ids.
+func (e *endpoint) findsNothing(w *world, bobs ids) {
+	w.t.Helper()
+	if !e.hasID() {
+		return
+	}
+	all := []ids{unknownIDs(w), malformedIDs}
+	if e.role != "" {
+		all = append(all, bobs)
+	}
+	for _, strange := range all {
+		answer := w.send(w.alice.token, e.method, e.at(strange)+e.query, e.body)
+		answer.want(http.StatusNotFound)
+	}
+}
+
+// refusesNonsense sends what the endpoint does not understand.
+func (e *endpoint) refusesNonsense(w *world, i ids) {
+	w.t.Helper()
+	if e.badQuery != "" {
+		name, _, _ := strings.Cut(e.badQuery, "=")
+		answer := w.send(w.alice.token, e.method, e.at(i)+"?"+e.badQuery, "")
+		answer.want(http.StatusUnprocessableEntity)
+		if !strings.Contains(string(answer.body), name) {
+			w.t.Errorf("%s does not name %s: %s", answer.what, name, answer.body)
+		}
+	}
+	if e.body == "" {
+		return
+	}
+	refusal := w.send(w.alice.token, e.method, e.at(i), `{"nonsense":1}`).refused(http.StatusUnprocessableEntity)
+	if refusal.Errors[0].Field != "nonsense" {
+		w.t.Errorf("%s %s: %+v, want an error of nonsense", e.method, e.path, refusal)
+	}
+	w.send(w.alice.token, e.method, e.at(i), `[`).refused(http.StatusUnprocessableEntity)
+	w.send(w.alice.token, e.method, e.at(i), `{"x":"`+strings.Repeat("x", 65<<10)+`"}`).refused(http.StatusRequestEntityTooLarge)
+}
+
+// answers sends the good request.
+func (e *endpoint) answers(w *world, i ids) {
+	w.t.Helper()
+	token := w.alice.token
+	if e.role == "" {
+		token = ""
+	}
+	status := e.status
+	if status == 0 {
+		status = http.StatusOK
+	}
+	w.send(token, e.method, e.at(i)+e.query, e.body).want(status)
+}
+
+// everything is what a person reads of the own account.
+func (p *person) everything(table []endpoint, i ids) []string {
+	p.t.Helper()
+	var all []string
+	for _, e := range table {
+		// Opening a link counts, and each summary is of another time.
+		if e.method == http.MethodGet && strings.HasPrefix(e.path, "/v1/") && e.path != "/v1/share/{token}" && e.path != "/v1/account/budget" {
+			all = append(all, p.settled(e.at(i)+e.query))
+		}
+	}
+	return all
+}
+
+// changing are the parts of an answer that are of the time and the address of the question.
+var changing = regexp.MustCompile(`"(from|to|at|complete_until|token_expires_at|url)":"[^"]*"|"projected_usd":[0-9.]+`)
+
+// settled is an answer without what changes by itself.
+func (p *person) settled(path string) string {
+	p.t.Helper()
+	answer := p.get(path)
+	answer.want(http.StatusOK)
+	return changing.ReplaceAllString(string(answer.body), "")
+}
+
+// Whatever the statements forget: with the condition on the account taken out of every one
+// of them, an account reads what it reads otherwise, to the byte, and nothing of another's.
+func TestForgottenConditionsShowNothing(t *testing.T) {
+	t.Parallel()
+	pool := database(t)
+	w := newWorld(t, pool)
+	forgetful, rewritten := forgetfulPool(t, pool)
+	var strange int
+	// The rewriting works: who is not held back by the role sees all accounts.
+	if err := forgetful.QueryRow(t.Context(), `SELECT count(*) FROM users WHERE account_id = $1`, w.alice.account).Scan(&strange); err != nil || strange != 2 {
+		t.Fatalf("%d users without the condition, %v, want those of both accounts", strange, err)
+	}
+	server, err := query.New(query.Config{Pool: forgetful, Keys: w.keys})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := serve(t, server.Handler())
+	alices, bobs := w.alice.ids("alices"), w.bob.ids("bobs")
+	table := endpoints()
+	want := w.alice.everything(table, alices)
+	before := rewritten.Load()
+	w.url = front
+	got := w.alice.everything(table, alices)
+	if n := rewritten.Load() - before; n < 20 {
+		t.Errorf("%d statements were without their condition, want most", n)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers with the condition on the account (-) and without (+):\n%s", diff)
+	}
+	for i := range table {
+		if e := &table[i]; e.method == http.MethodGet && e.role != "" {
+			e.findsNothing(w, bobs)
+		}
+	}
+	if guarded, err := usage.NewStore(forgetful, time.Second).Guarded(t.Context()); err != nil || !guarded {
+		t.Errorf("Guarded = %v, %v", guarded, err)
+	}
+}
