@@ -31,7 +31,7 @@ func (c *call) params(known ...string) *params {
 	for name, given := range values {
 		switch {
 		case !slices.Contains(known, name):
-			p.faults.Add(strings.ToValidUTF8(name[:min(len(name), 64)], "?"), "is not a parameter of this endpoint")
+			p.faults.Add(strings.ToValidUTF8(name[:min(len(name), 64)], "?"), "is not a parameter of this endpoint"+takes(known))
 		case len(given) > 1 && name != "tag":
 			p.faults.Add(name, "must be given once")
 		}
@@ -39,6 +39,14 @@ func (c *call) params(known ...string) *params {
 	// The order of a map is random; answers are not.
 	slices.SortFunc(p.faults, func(a, b schema.Fault) int { return strings.Compare(a.Field, b.Field) })
 	return p
+}
+
+// takes says which parameters there are.
+func takes(known []string) string {
+	if len(known) == 0 {
+		return ", which takes none"
+	}
+	return ", which takes " + strings.Join(known, ", ")
 }
 
 // err returns the problem that lists all faults, or nil.

@@ -195,7 +195,7 @@ func (s *Server) routes(e *gin.Engine) {
 }
 
 func notFound(*call) error {
-	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are listed in /openapi.json.")
+	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are described at /docs, and in /openapi.json for programs.")
 }
 
 func methodNotAllowed(c *call) error {

@@ -170,6 +170,7 @@ type sharedStep struct {
 	OutputTokens      int64           `json:"output_tokens"`
 	LatencyMS         *int64          `json:"latency_ms"`
 	CostUSD           schema.NanoUSD  `json:"cost_usd"`
+	CostSource        string          `json:"cost_source"`
 	CumulativeCostUSD usage.USD       `json:"cumulative_cost_usd"`
 	Metadata          json.RawMessage `json:"metadata"`
 }
@@ -190,6 +191,7 @@ func newSharedStep(step *usage.Step, metadata bool) sharedStep {
 		OutputTokens:      step.OutputTokens,
 		LatencyMS:         step.LatencyMS,
 		CostUSD:           step.CostUSD,
+		CostSource:        step.CostSource,
 		CumulativeCostUSD: step.CumulativeCostUSD,
 	}
 	if step.ParentEventID != nil {

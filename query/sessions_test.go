@@ -476,3 +476,49 @@ func TestShareLinksAreRateLimited(t *testing.T) {
 		t.Error("200 links were tried from one address")
 	}
 }
+
+// A browser is told in a page that a link is dead, anybody else in a problem; both are 404.
+func TestDeadLinkIsAPage(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	w.store(w.alice.newEvent(nil))
+	link := w.alice.share("one", "")
+	w.alice.remove("/v1/sessions/one/share").want(http.StatusNoContent)
+	for path, status := range map[string]int{
+		"/share/" + link.Token: http.StatusNotFound, "/share/x": http.StatusNotFound, "/share/" + link.Token + "?limit=0": http.StatusUnprocessableEntity,
+	} {
+		answer := w.ask(http.MethodGet, path, "", "Accept", "text/html,application/xhtml+xml,*/*;q=0.8")
+		answer.want(status)
+		page := string(answer.body)
+		if kind := answer.header.Get("Content-Type"); kind != "text/html; charset=utf-8" || !strings.Contains(page, "<h1>") || strings.Contains(page, "support-bot") {
+			t.Errorf("%s: %s %s", path, kind, page)
+		}
+		for name, want := range map[string]string{"X-Robots-Tag": "noindex, nofollow", "Cache-Control": "private, no-store", "Referrer-Policy": "no-referrer"} {
+			if got := answer.header.Get(name); got != want {
+				t.Errorf("%s: %s = %q, want %q", path, name, got, want)
+			}
+		}
+		w.send("", http.MethodGet, path, "").refused(status)
+	}
+}
+
+// A step without a price says so, to people and to programs: it did not cost nothing.
+func TestSharedStepWithoutAPrice(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	w.store(w.alice.newEvent(func(e *schema.Event) { e.Cost, e.Source = 0, schema.CostUnpriced }))
+	link := w.alice.share("one", "")
+	page := string(w.send("", http.MethodGet, "/share/"+link.Token, "").body)
+	if !strings.Contains(page, ">unpriced<") || strings.Contains(page, `data-label="Cost">$0`) {
+		t.Errorf("the page does not say that the step is unpriced: %s", page)
+	}
+	var shared struct {
+		Steps []struct {
+			CostSource string `json:"cost_source"`
+		}
+	}
+	w.send("", http.MethodGet, "/v1/share/"+link.Token, "").decode(http.StatusOK, &shared)
+	if len(shared.Steps) != 1 || shared.Steps[0].CostSource != "unpriced" {
+		t.Errorf("steps = %+v", shared.Steps)
+	}
+}

@@ -8,6 +8,7 @@ import (
 	"net/url"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"github.com/outlayhq/outlay/query/share"
@@ -177,8 +178,40 @@ func (s *Server) sharedSession(c *call) error {
 // sharePolicy lets the page load its own style sheet and nothing else.
 const sharePolicy = "default-src 'none'; style-src 'self'; frame-ancestors 'none'; base-uri 'none'; form-action 'none'"
 
-// sharePage answers the session of a link as a page for people.
+// sharePage answers the session of a link as a page for people. To a browser it also
+// says as a page why there is none.
 func (s *Server) sharePage(c *call) error {
+	err := s.showSession(c)
+	if err == nil || !strings.Contains(c.GetHeader("Accept"), "text/html") {
+		return err
+	}
+	s.report(c.Context, err)
+	return s.showNotice(c, problem.From(err))
+}
+
+// showNotice answers a problem as a page.
+func (s *Server) showNotice(c *call, p *problem.Problem) error {
+	notice := share.Notice{Title: p.Code.Title(), Detail: p.Detail}
+	switch p.Code {
+	case problem.NotFound:
+		notice.Title = "This link leads nowhere"
+		notice.Detail = "It has expired, was revoked, or was not copied whole. Ask whoever sent it to you for another one."
+	case problem.RateLimited:
+		notice.Title = "One moment, please"
+		c.Header("Retry-After", strconv.Itoa(p.RetrySeconds()))
+	case problem.Invalid:
+		notice.Title, notice.Detail = "This address is not right", "Take the end of it off, from the question mark on, to see the session from its start."
+	}
+	page, err := s.sharePages.Notice(notice)
+	if err != nil {
+		return err
+	}
+	c.Header("Content-Security-Policy", sharePolicy)
+	c.Data(p.Code.Status(), "text/html; charset=utf-8", page)
+	return nil
+}
+
+func (s *Server) showSession(c *call) error {
 	p := c.params("limit", "cursor")
 	view, err := s.openTimeline(c, p)
 	if err != nil {
@@ -229,14 +262,22 @@ func (s *Server) openTimeline(c *call, p *params) (view sharedView, err error) {
 		views = 1
 	}
 	if view.share, err = s.openShare(c, views); err != nil {
-		return view, storeError(err, "share link")
+		return view, deadLinkOr(err)
 	}
 	view.timeline, err = s.usage.Session(c.ctx(), view.share.AccountID, view.share.SessionID, after.place(), limit)
 	if err != nil {
-		return view, storeError(err, "share link")
+		return view, deadLinkOr(err)
 	}
 	view.next, err = stepCursor(c, p, view.timeline.Next)
 	return view, err
+}
+
+// deadLinkOr makes of an error what a stranger may see.
+func deadLinkOr(err error) error {
+	if errors.Is(err, usage.ErrNotFound) {
+		return problem.New(problem.NotFound, "There is no such link: it has expired, was revoked, or was not copied whole.")
+	}
+	return storeError(err, "share link")
 }
 
 // openShare looks the token of the address up. What cannot be a token is not

@@ -117,9 +117,15 @@ func (d *document) typeOf(schema any) string {
 	return name + bounds(schema)
 }
 
+const maxInteger = "9007199254740991"
+
 // bounds writes the limits of a value.
 func bounds(schema any) string {
 	var parts []string
+	// The largest integer of a double bounds most counts; it tells nobody anything.
+	if fmt.Sprint(field(schema, "maximum")) == maxInteger {
+		schema = object{{Key: "minimum", Value: field(schema, "minimum")}, {Key: "default", Value: field(schema, "default")}}
+	}
 	for _, limit := range []struct{ key, words string }{
 		{"minimum", "at least %v"},
 		{"maximum", "at most %v"},

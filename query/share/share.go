@@ -8,14 +8,19 @@ import (
 	"encoding/json"
 	"fmt"
 	"html/template"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
 )
 
 //go:embed share.html
 var pageText string
+
+//go:embed notice.html
+var noticeText string
 
 //go:embed share.css
 var style []byte
@@ -24,15 +29,31 @@ var style []byte
 func Style() []byte { return style }
 
 // Pages writes pages. It is safe for concurrent use.
-type Pages struct{ template *template.Template }
+type Pages struct{ session, notice *template.Template }
 
 // New returns Pages.
 func New() (*Pages, error) {
-	page, err := template.New("share").Parse(pageText)
+	session, err := template.New("share").Parse(pageText)
 	if err != nil {
 		return nil, fmt.Errorf("read the page of a shared session: %w", err)
 	}
-	return &Pages{template: page}, nil
+	notice, err := template.New("notice").Parse(noticeText)
+	if err != nil {
+		return nil, fmt.Errorf("read the page of a dead link: %w", err)
+	}
+	return &Pages{session, notice}, nil
+}
+
+// Notice is what a page says instead of showing a session.
+type Notice struct{ Title, Detail string }
+
+// Notice returns the page that says it.
+func (p *Pages) Notice(n Notice) ([]byte, error) {
+	var out bytes.Buffer
+	if err := p.notice.Execute(&out, n); err != nil {
+		return nil, fmt.Errorf("write the page of a dead link: %w", err)
+	}
+	return out.Bytes(), nil
 }
 
 // Session is what a page shows.
@@ -48,37 +69,38 @@ type Session struct {
 // Page returns the page of a session.
 func (p *Pages) Page(s *Session) ([]byte, error) {
 	var out bytes.Buffer
-	if err := p.template.Execute(&out, s.content()); err != nil {
+	if err := p.session.Execute(&out, s.content()); err != nil {
 		return nil, fmt.Errorf("write the page of a shared session: %w", err)
 	}
 	return out.Bytes(), nil
 }
 
 type content struct {
-	Agents, Started, Ended, Took, Cost string
-	Events, Errors                     int64
-	InputTokens, OutputTokens          string
-	Steps                              []step
-	Next, Expires                      string
+	Agents, When, Took, Cost  string
+	Events, Errors            int64
+	Unpriced                  bool
+	InputTokens, OutputTokens string
+	Steps                     []step
+	Next, Expires             string
 }
 
 type step struct {
 	Index                             int64
 	Depth                             int
 	Name, Agent, Model, Error, Offset string
-	Failed                            bool
+	Failed, Unpriced                  bool
 	BarStart, BarWidth                int64
-	InputTokens, OutputTokens         int64
+	InputTokens, OutputTokens         string
 	Latency, Cost, SoFar, Metadata    string
 }
 
 func (s *Session) content() content {
 	t := s.Timeline
 	c := content{
-		Agents:  strings.Join(t.Agents, ", "),
-		Started: clock(t.StartedAt), Ended: clock(t.EndedAt), Took: duration(t.Duration()),
+		Agents: strings.Join(t.Agents, ", "),
+		When:   span(t.StartedAt, t.EndedAt), Took: duration(t.Duration()),
 		Cost: t.CostUSD.String(), Events: t.Events, Errors: t.Errors,
-		InputTokens: t.InputTokens.String(), OutputTokens: t.OutputTokens.String(),
+		InputTokens: grouped(t.InputTokens.String()), OutputTokens: grouped(t.OutputTokens.String()),
 		Next: s.Next,
 	}
 	if !s.ExpiresAt.IsZero() {
@@ -86,7 +108,8 @@ func (s *Session) content() content {
 	}
 	depths := depths(t.Steps)
 	for i := range t.Steps {
-		c.Steps = append(c.Steps, s.step(&t.Steps[i], depths[i]))
+		shown := s.step(&t.Steps[i], depths[i])
+		c.Steps, c.Unpriced = append(c.Steps, shown), c.Unpriced || shown.Unpriced
 	}
 	return c
 }
@@ -95,8 +118,9 @@ func (s *Session) step(e *usage.Step, depth int) step {
 	shown := step{
 		Index: e.Index, Depth: depth, Name: nameOf(e), Agent: e.Agent, Model: valueOf(e.Model),
 		Failed: e.Status != "ok", Offset: "+" + duration(time.Duration(e.OffsetMS)*time.Millisecond),
-		InputTokens: e.InputTokens, OutputTokens: e.OutputTokens,
-		Cost: e.CostUSD.String(), SoFar: e.CumulativeCostUSD.String(),
+		InputTokens: grouped(strconv.FormatInt(e.InputTokens, 10)), OutputTokens: grouped(strconv.FormatInt(e.OutputTokens, 10)),
+		Unpriced: e.CostSource == string(schema.CostUnpriced),
+		Cost:     e.CostUSD.String(), SoFar: e.CumulativeCostUSD.String(),
 	}
 	if shown.Failed {
 		shown.Error = "failed"
@@ -159,6 +183,24 @@ func depths(steps []usage.Step) []int {
 		at[steps[i].EventID] = list[i]
 	}
 	return list
+}
+
+// span writes two times, the day once if it is the same.
+func span(from, to usage.Time) string {
+	const day, hour = "2 January 2006", "15:04:05"
+	start, end := from.UTC(), to.UTC()
+	if start.Format(day) == end.Format(day) {
+		return start.Format(day+", "+hour) + " to " + end.Format(hour+" UTC")
+	}
+	return start.Format(day+", "+hour) + " to " + end.Format(day+", "+hour+" UTC")
+}
+
+// grouped writes a whole number with a comma between thousands.
+func grouped(digits string) string {
+	for i := len(digits) - 3; i > 0; i -= 3 {
+		digits = digits[:i] + "," + digits[i:]
+	}
+	return digits
 }
 
 func clock(t usage.Time) string { return t.UTC().Format("2 January 2006 15:04:05 UTC") }

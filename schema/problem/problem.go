@@ -5,6 +5,7 @@
 package problem
 
 import (
+	"strconv"
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
@@ -88,11 +89,13 @@ func (p *Problem) Error() string { return string(p.Code) + ": " + p.Detail }
 // New returns a Problem without faults.
 func New(code Code, detail string) *Problem { return &Problem{Code: code, Detail: detail} }
 
-// FromFaults returns the Invalid problem that lists faults.
+// FromFaults returns the Invalid problem that lists faults, of which there is at least
+// one.
 func FromFaults(faults schema.Faults) *Problem {
-	detail := "One field is not valid; see errors."
-	if len(faults) > 1 {
-		detail = "Several fields are not valid; see errors."
+	// Many clients show nothing but the detail: it names the first one.
+	detail := faults[0].Field + " " + faults[0].Message + "."
+	if n := len(faults) - 1; n > 0 {
+		detail += " " + strconv.Itoa(n) + " more in errors."
 	}
 	return &Problem{Code: Invalid, Detail: detail, Faults: faults}
 }

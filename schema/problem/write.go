@@ -43,7 +43,7 @@ func Write(w http.ResponseWriter, requestID string, err error) {
 	case http.StatusUnauthorized:
 		h.Set("WWW-Authenticate", "Bearer")
 	case http.StatusTooManyRequests, http.StatusInternalServerError:
-		h.Set("Retry-After", strconv.Itoa(p.retrySeconds()))
+		h.Set("Retry-After", strconv.Itoa(p.RetrySeconds()))
 	}
 	text := p.JSON(requestID)
 	h.Set("Content-Length", strconv.Itoa(len(text)))
@@ -52,7 +52,8 @@ func Write(w http.ResponseWriter, requestID string, err error) {
 	_, _ = w.Write(text)
 }
 
-func (p *Problem) retrySeconds() int {
+// RetrySeconds is RetryAfter as the header has it.
+func (p *Problem) RetrySeconds() int {
 	return max(1, int(math.Ceil(p.RetryAfter.Seconds())))
 }
 
