@@ -21,6 +21,7 @@ import (
 	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/openapi"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -173,6 +174,8 @@ func (s *Server) routes(e *gin.Engine) {
 	admin(http.MethodPost, "/v1/prices/overrides", s.createOverride)
 	admin(http.MethodDelete, "/v1/prices/overrides/:id", s.deleteOverride)
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
+	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
+	viewer(http.MethodGet, "/v1/jobs/:id", s.job)
 
 	open(http.MethodPost, "/v1/auth/login", s.login)
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
@@ -213,7 +216,7 @@ func (s *Server) openapi(c *call) error {
 // storeError makes of an error of the store what a client may see.
 func storeError(err error, what string) error {
 	switch {
-	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound):
+	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound), errors.Is(err, job.ErrNotFound):
 		return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
 	case errors.Is(err, usage.ErrTooManyRows):
 		return problem.FromFaults([]fault{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})

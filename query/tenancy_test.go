@@ -58,6 +58,7 @@ func (w *world) populate(p *person) {
 	w.store(p.newEvent(nil))
 	w.exec(`INSERT INTO event_keys (account_id, event_id) VALUES ($1, $2)`, p.account, schema.NewID(w.now))
 	w.exec(`INSERT INTO spend (account_id, agent, bucket, cost_nano_usd, events) VALUES ($1, 'a', '2026-01-01', 1, 1)`, p.account)
+	p.addJob("report")
 	w.login(p.user.Email, password).want(http.StatusOK)
 	p.share("one", "")
 	p.post("/v1/api-keys", `{"name":"n"}`).want(http.StatusCreated)

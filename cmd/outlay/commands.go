@@ -79,12 +79,17 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer pool.Close()
+	jobs, err := c.pool(ctx, poolSettings{name: "jobs", size: jobsPool, timeouts: true})
+	if err != nil {
+		return err
+	}
+	defer jobs.Close()
 	kafka, err := c.options()
 	if err != nil {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newProcessor(c.Config, pool, kafka, c.topicNames, registry, log)
+	t, err := newProcessor(c.Config, processorDeps{pool, jobs, kafka, c.topicNames}, registry, log)
 	if err != nil {
 		return err
 	}

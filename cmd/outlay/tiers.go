@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
 
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
@@ -29,6 +30,7 @@ import (
 const (
 	ingestPool    = 8
 	processorPool = 6
+	jobsPool      = 6
 	queryPool     = 10
 )
 
@@ -95,15 +97,31 @@ func newBooks(cfg pricing.Config, pool *pgxpool.Pool, r prometheus.Registerer, l
 	return pricing.New(cfg, pricing.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now}), nil
 }
 
-func newProcessor(cfg processor.Config, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+// processorDeps are what the processor works with. Jobs have connections of their own, so that they never keep events waiting.
+type processorDeps struct {
+	pool, jobs *pgxpool.Pool
+	kafka      []kgo.Opt
+	topics     topicNames
+}
+
+func newProcessor(cfg processor.Config, d processorDeps, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	p := processor.New(cfg, processor.Deps{
-		Pool: pool, Kafka: kafka, Topic: topics.Topic, DeadLetters: topics.DeadLetters,
+		Pool: d.pool, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
 		Metrics: r, Log: log, Now: time.Now,
 	})
-	return &tier{name: "processor", ready: p.Ready, run: p.Run}, nil
+	jobs, err := newJobs(d.jobs, r, log)
+	if err != nil {
+		return nil, err
+	}
+	return &tier{name: "processor", ready: p.Ready, run: func(ctx context.Context) error {
+		g, ctx := errgroup.WithContext(ctx)
+		g.Go(func() error { return p.Run(ctx) })
+		g.Go(func() error { return jobs.Run(ctx) })
+		return g.Wait()
+	}}, nil
 }
 
 // queryConfig is what the query tier is told besides its database.

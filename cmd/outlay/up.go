@@ -66,7 +66,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err := migrateUp(ctx, database, log); err != nil {
 		return err
 	}
-	pool, err := database.pool(ctx, poolSettings{name: "up", size: ingestPool + processorPool + queryPool, timeouts: true})
+	pool, err := database.pool(ctx, poolSettings{name: "up", size: ingestPool + processorPool + jobsPool + queryPool, timeouts: true})
 	if err != nil {
 		return err
 	}
@@ -130,7 +130,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	processorTier, err := newProcessor(c.Processor, pool, kafka, defaultTopics, p.registry, p.log)
+	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics}, p.registry, p.log)
 	if err != nil {
 		return err
 	}

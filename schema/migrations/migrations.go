@@ -11,6 +11,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/tern/v2/migrate"
@@ -88,7 +89,14 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, edition Edition, version int
 	if current > version {
 		return fmt.Errorf("%w: it is at version %d and the program knows %d", ErrNewerSchema, current, version)
 	}
+	// River's tables come first: migrations of ours stand on them.
+	if err := migrateRiver(ctx, conn, log); err != nil {
+		return err
+	}
 	m.OnStart = func(_ int32, name, _, _ string) {
+		if strings.HasSuffix(name, unusedSuffix) {
+			return
+		}
 		log.InfoContext(ctx, "migration starts", "name", name)
 	}
 	if err := m.MigrateTo(ctx, version); err != nil {
@@ -108,7 +116,7 @@ func newMigrator(ctx context.Context, conn *pgx.Conn, edition Edition) (*migrate
 	if err != nil {
 		return nil, fmt.Errorf("open migrations: %w", err)
 	}
-	if err := m.LoadMigrations(dir); err != nil {
+	if err := m.LoadMigrations(gapless{dir}); err != nil {
 		return nil, fmt.Errorf("load migrations: %w", err)
 	}
 	return m, nil

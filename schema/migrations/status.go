@@ -3,6 +3,7 @@ package migrations
 import (
 	"context"
 	"fmt"
+	"strings"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -38,8 +39,15 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 	}
 	s.Latest = int32(len(m.Migrations))
 	for _, migration := range m.Migrations[min(s.Current, s.Latest):] {
-		s.Pending = append(s.Pending, migration.Name)
+		if !strings.HasSuffix(migration.Name, unusedSuffix) {
+			s.Pending = append(s.Pending, migration.Name)
+		}
 	}
+	river, err := pendingRiver(ctx, conn)
+	if err != nil {
+		return State{}, err
+	}
+	s.Pending = append(river, s.Pending...)
 	return s, nil
 }
 

@@ -1,0 +1,66 @@
+package work
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+// The outcomes of a try at a job.
+const (
+	outcomeDone   = "done"
+	outcomeRetry  = "retry"  // it failed and will be tried again
+	outcomeFailed = "failed" // for good
+	outcomeLost   = "lost"   // another try has taken the job, or it had ended
+)
+
+type metrics struct {
+	jobs     *prometheus.CounterVec
+	duration *prometheus.HistogramVec
+	waiting  *prometheus.GaugeVec
+	oldest   *prometheus.GaugeVec
+	rescued  prometheus.Counter
+}
+
+func newMetrics(registry prometheus.Registerer) *metrics {
+	f := promauto.With(registry)
+	return &metrics{
+		jobs: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_jobs_total",
+			Help: "Tries at jobs that ended, by kind and outcome.",
+		}, []string{"kind", "outcome"}),
+		duration: f.NewHistogramVec(prometheus.HistogramOpts{
+			Name:    "outlay_processor_job_duration_seconds",
+			Help:    "Time of one try at a job, by kind.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12),
+		}, []string{"kind"}),
+		waiting: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outlay_processor_jobs_waiting",
+			Help: "Jobs that could be worked on and are not yet, by kind. Every replica shows the same.",
+		}, []string{"kind"}),
+		oldest: f.NewGaugeVec(prometheus.GaugeOpts{
+			Name: "outlay_processor_job_oldest_waiting_seconds",
+			Help: "How long the oldest waiting job has waited, by kind. Every replica shows the same.",
+		}, []string{"kind"}),
+		rescued: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_processor_jobs_rescued_total",
+			Help: "Jobs put back into the queue because nobody worked on them any more, as when a processor was killed.",
+		}),
+	}
+}
+
+// add makes the metrics of a kind appear before its first job.
+func (m *metrics) add(kind string) {
+	for _, outcome := range []string{outcomeDone, outcomeRetry, outcomeFailed, outcomeLost} {
+		m.jobs.WithLabelValues(kind, outcome)
+	}
+	m.duration.WithLabelValues(kind)
+	m.waiting.WithLabelValues(kind)
+	m.oldest.WithLabelValues(kind)
+}
+
+func (m *metrics) observe(kind, outcome string, took time.Duration) {
+	m.jobs.WithLabelValues(kind, outcome).Inc()
+	m.duration.WithLabelValues(kind).Observe(took.Seconds())
+}

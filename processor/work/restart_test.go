@@ -1,0 +1,79 @@
+package work
+
+import (
+	"context"
+	"log/slog"
+	"sync/atomic"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/deploy/postgres"
+	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// outage is longer than River tries to write down what became of a job.
+const outage = 10 * time.Second
+
+// A runner goes on by itself after the database was killed and has come back: what was waiting, what it had in hand, and what is
+// due at intervals. A runner that starts while the database is away waits for it.
+func TestRunnerSurvivesTheDatabase(t *testing.T) {
+	t.Parallel()
+	dir := t.TempDir()
+	server := schematest.StartPostgres(t, postgres.Config{DataDir: dir})
+	conn, err := pgx.Connect(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := migrations.Up(t.Context(), conn, migrations.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+		t.Fatal(err)
+	}
+	conn.Close(t.Context())
+	pool, err := pgxpool.New(t.Context(), server.URL())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(pool.Close)
+	account := newAccount(t, pool)
+
+	var ticks atomic.Int32
+	inHand, back := make(chan struct{}, 10), make(chan struct{})
+	start := func() *runner {
+		r := newRunner(t, pool)
+		r.gone, r.settled = 2*time.Second, 15*time.Second
+		Handle(r.Runner, Options{}, func(context.Context, *Task[tickArgs]) error { ticks.Add(1); return nil })
+		r.Every(time.Second, tickArgs{})
+		Track(r.Runner, Options{Wait: func(int) time.Duration { return time.Second }},
+			func(ctx context.Context, j *Tracked[testArgs]) (any, error) {
+				inHand <- struct{}{}
+				<-back
+				return nil, j.Progress(ctx, 1, 1)
+			})
+		return r.run(t)
+	}
+	start()
+	running, waiting := add(t, pool, account), add(t, pool, account)
+	<-inHand
+	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
+		t.Fatal(err)
+	}
+	<-server.Done()
+	_ = server.Stop(t.Context()) // What is left to stop is its hold of the directory.
+	start()                      // It waits.
+	close(back)
+	time.Sleep(outage)
+	schematest.StartPostgres(t, postgres.Config{DataDir: dir, Port: server.Port()})
+	before := ticks.Load()
+	await(t, pool, account, running, "done", in(job.Done))
+	await(t, pool, account, waiting, "done", in(job.Done))
+	for deadline := time.Now().Add(40 * time.Second); ticks.Load() < before+2; time.Sleep(50 * time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatal("nothing is done at intervals any more")
+		}
+	}
+}

@@ -1,0 +1,397 @@
+package work
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/prometheus/common/expfmt"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+type testArgs struct {
+	N int `json:"n"`
+}
+
+func (testArgs) Kind() string { return "test" }
+
+type tickArgs struct{}
+
+func (tickArgs) Kind() string { return "tick" }
+
+// runner is a Runner that runs until it is stopped.
+type runner struct {
+	*Runner
+	registry *prometheus.Registry
+	stop     func()
+}
+
+func newRunner(t *testing.T, pool *pgxpool.Pool) *runner {
+	t.Helper()
+	registry := prometheus.NewRegistry()
+	r, err := New(Deps{Pool: pool, Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return &runner{Runner: r, registry: registry}
+}
+
+// run starts the runner; the test's end stops it if the test has not.
+func (r *runner) run(t *testing.T) *runner {
+	t.Helper()
+	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
+	ended := make(chan error, 1)
+	go func() { ended <- r.Run(ctx) }()
+	r.stop = sync.OnceFunc(func() {
+		cancel()
+		select {
+		case err := <-ended:
+			if err != nil {
+				t.Errorf("Run = %v", err)
+			}
+		case <-time.After(2 * hardStop):
+			t.Error("the runner does not stop")
+		}
+	})
+	t.Cleanup(r.stop)
+	return r
+}
+
+func newAccount(t *testing.T, pool *pgxpool.Pool) schema.ID {
+	t.Helper()
+	id := schema.NewID(time.Now())
+	if _, err := pool.Exec(t.Context(), `INSERT INTO accounts (id, name) VALUES ($1, 'test')`, id); err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+func add(t *testing.T, pool *pgxpool.Pool, account schema.ID) schema.ID {
+	t.Helper()
+	id, err := job.NewStore(pool).Add(t.Context(), job.New{AccountID: account, Args: testArgs{7}, At: time.Now()})
+	if err != nil {
+		t.Fatal(err)
+	}
+	return id
+}
+
+// await waits until a job is as wanted.
+func await(t *testing.T, pool *pgxpool.Pool, account, id schema.ID, what string, is func(*job.Job) bool) job.Job {
+	t.Helper()
+	deadline := time.Now().Add(40 * time.Second)
+	for {
+		j, err := job.NewStore(pool).Get(t.Context(), account, id)
+		if err == nil && is(&j) {
+			return j
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("the job is not %s: %+v, %v", what, j, err)
+		}
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+func in(state job.State) func(*job.Job) bool {
+	return func(j *job.Job) bool { return j.State == state }
+}
+
+// wantMetric waits until the metrics have this line.
+func (r *runner) wantMetric(t *testing.T, line string) {
+	t.Helper()
+	name := line[:strings.IndexAny(line, "{ ")]
+	name = strings.TrimSuffix(name, "_count")
+	for deadline := time.Now().Add(20 * time.Second); ; time.Sleep(20 * time.Millisecond) {
+		text, err := testutil.CollectAndFormat(r.registry, expfmt.TypeTextPlain, name)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if strings.Contains(string(text), line+"\n") {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("no line %q in\n%s", line, text)
+		}
+	}
+}
+
+// A tracked job is done once, with its arguments, and its progress and result can be read, in every edition.
+func TestTrackedJobIsDone(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		account := newAccount(t, db.Pool)
+		r := newRunner(t, db.Pool)
+		var runs atomic.Int32
+		proceed := make(chan struct{})
+		Track(r.Runner, Options{}, func(ctx context.Context, j *Tracked[testArgs]) (any, error) {
+			runs.Add(1)
+			if err := j.Progress(ctx, 1, 4); err != nil {
+				return nil, err
+			}
+			<-proceed
+			err := pgx.BeginFunc(ctx, db.Pool, func(tx pgx.Tx) error { return j.Fence(ctx, tx) })
+			return map[string]int{"n": j.Args.N}, err
+		})
+		r.run(t)
+		id := add(t, db.Pool, account)
+		running := await(t, db.Pool, account, id, "running", func(j *job.Job) bool { return j.Done == 1 })
+		if running.State != job.Running || *running.Total != 4 || running.StartedAt == nil {
+			t.Errorf("while it runs: %+v", running)
+		}
+		close(proceed)
+		done := await(t, db.Pool, account, id, "done", in(job.Done))
+		if string(done.Result) != `{"n": 7}` || done.Done != 4 || done.FinishedAt == nil || runs.Load() != 1 {
+			t.Errorf("after %d runs: %+v", runs.Load(), done)
+		}
+		r.wantMetric(t, `outlay_processor_jobs_total{kind="test",outcome="done"} 1`)
+		r.wantMetric(t, `outlay_processor_job_duration_seconds_count{kind="test"} 1`)
+	})
+}
+
+// An error and a panic lead to another try; what went wrong inside is not shown.
+func TestFailedTryIsRepeated(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	r := newRunner(t, db.Pool)
+	again := make(chan struct{})
+	Track(r.Runner, Options{Wait: func(int) time.Duration { return 300 * time.Millisecond }},
+		func(_ context.Context, j *Tracked[testArgs]) (any, error) {
+			switch j.Attempt {
+			case 1:
+				return nil, errors.New("secret")
+			case 2:
+				panic("secret")
+			}
+			<-again
+			return nil, nil
+		})
+	r.run(t)
+	id := add(t, db.Pool, account)
+	third := await(t, db.Pool, account, id, "tried again", func(j *job.Job) bool { return j.Attempt == 3 })
+	if third.Error == nil || *third.Error != whatPeopleSee {
+		t.Errorf("people see %v", third.Error)
+	}
+	close(again)
+	if done := await(t, db.Pool, account, id, "done", in(job.Done)); done.Error != nil || done.Result != nil {
+		t.Errorf("after success: %+v", done)
+	}
+	r.wantMetric(t, `outlay_processor_jobs_total{kind="test",outcome="retry"} 2`)
+}
+
+// A refusal ends a job at once, and its text is shown.
+func TestRefusalIsFinal(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	r := newRunner(t, db.Pool)
+	Track(r.Runner, Options{}, func(context.Context, *Tracked[testArgs]) (any, error) {
+		return nil, Refuse("there are %d agents too many", 3)
+	})
+	r.run(t)
+	id := add(t, db.Pool, account)
+	failed := await(t, db.Pool, account, id, "failed", in(job.Failed))
+	if *failed.Error != "there are 3 agents too many" || failed.Attempt != 1 {
+		t.Errorf("%+v", failed)
+	}
+	r.wantMetric(t, `outlay_processor_jobs_total{kind="test",outcome="failed"} 1`)
+}
+
+// What a runner that was killed had in hand is taken up by another within seconds, and the first, should it wake up, writes
+// nothing any more.
+func TestJobOfAKilledRunnerIsTakenOver(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		account := newAccount(t, db.Pool)
+		id := add(t, db.Pool, account)
+		// The first runner takes the job and is never heard of again: it neither says that it is alive nor ends.
+		taken := time.Now()
+		if _, err := db.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{killed}'`); err != nil {
+			t.Fatal(err)
+		}
+		zombie, err := job.NewStore(db.Pool).Start(t.Context(), id)
+		if err != nil {
+			t.Fatal(err)
+		}
+		r := newRunner(t, db.Pool)
+		r.gone = time.Second
+		Track(r.Runner, Options{}, func(_ context.Context, j *Tracked[testArgs]) (any, error) { return j.Attempt, nil })
+		r.run(t)
+		done := await(t, db.Pool, account, id, "done", in(job.Done))
+		if done.Attempt != 2 || string(done.Result) != "2" {
+			t.Errorf("%+v", done)
+		}
+		t.Logf("taken over after %v with a patience of %v", time.Since(taken).Round(10*time.Millisecond), r.gone)
+		if err := job.NewStore(db.Pool).Finish(t.Context(), &zombie, "wrong"); !errors.Is(err, job.ErrLost) {
+			t.Errorf("the killed try finished the job: %v", err)
+		}
+		r.wantMetric(t, `outlay_processor_jobs_rescued_total 1`)
+	})
+}
+
+// A job that the queue believes this runner to have in hand, because it could not write down how a try ended, is tried again.
+func TestJobThatIsNotInHandIsTakenUpAgain(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	id := add(t, db.Pool, account)
+	r := newRunner(t, db.Pool)
+	r.gone = time.Second
+	if _, err := db.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = ARRAY[$1]`, r.id); err != nil {
+		t.Fatal(err)
+	}
+	Track(r.Runner, Options{}, func(context.Context, *Tracked[testArgs]) (any, error) {
+		time.Sleep(3 * r.gone) // What is in hand is left alone, however long it takes.
+		return nil, nil
+	})
+	r.run(t)
+	if done := await(t, db.Pool, account, id, "done", in(job.Done)); done.Attempt != 1 {
+		t.Errorf("%+v", done)
+	}
+	r.wantMetric(t, `outlay_processor_jobs_rescued_total 1`)
+}
+
+// A job that the queue has forgotten gets a new entry, and one whose last try was killed fails.
+func TestForgottenAndSpentJobs(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	forgotten, spent := add(t, db.Pool, account), add(t, db.Pool, account)
+	for _, sql := range []string{
+		`DELETE FROM river.river_job WHERE args @> jsonb_build_object('job_id', $1::uuid)`,
+		`UPDATE jobs SET created_at = now() - interval '2 minutes' WHERE job_id = $1`,
+	} {
+		if _, err := db.Pool.Exec(t.Context(), sql, forgotten); err != nil {
+			t.Fatal(err)
+		}
+	}
+	if _, err := db.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempt = max_attempts, attempted_at = now(), attempted_by = '{killed}'`); err != nil {
+		t.Fatal(err)
+	}
+	r := newRunner(t, db.Pool)
+	r.gone = time.Second
+	Track(r.Runner, Options{}, func(context.Context, *Tracked[testArgs]) (any, error) { return nil, nil })
+	r.run(t)
+	await(t, db.Pool, account, forgotten, "done", in(job.Done))
+	await(t, db.Pool, account, spent, "failed", in(job.Failed))
+}
+
+// A runner that is stopped puts what it cannot finish back, and the stop does not count as a try.
+func TestStopPutsJobsBack(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	first := newRunner(t, db.Pool)
+	Track(first.Runner, Options{}, func(ctx context.Context, _ *Tracked[testArgs]) (any, error) {
+		<-ctx.Done()
+		return nil, ctx.Err()
+	})
+	first.run(t)
+	id := add(t, db.Pool, account)
+	await(t, db.Pool, account, id, "running", in(job.Running))
+	start := time.Now()
+	first.stop()
+	if took := time.Since(start); took > hardStop {
+		t.Errorf("the stop took %v", took)
+	}
+	if j := await(t, db.Pool, account, id, "queued", in(job.Queued)); j.Error != nil {
+		t.Errorf("after the stop: %+v", j)
+	}
+	second := newRunner(t, db.Pool)
+	Track(second.Runner, Options{}, func(_ context.Context, j *Tracked[testArgs]) (any, error) { return j.Attempt, nil })
+	second.run(t)
+	if j := await(t, db.Pool, account, id, "done", in(job.Done)); string(j.Result) != "1" {
+		t.Errorf("the queue counts %s tries, want 1: the stop is none", j.Result)
+	}
+}
+
+// A job at intervals is done by one of two runners at a time, by the other when the first is gone.
+func TestEveryIntervalOnce(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	var at atomic.Int32
+	var most, runs atomic.Int32
+	start := func() *runner {
+		r := newRunner(t, db.Pool)
+		Handle(r.Runner, Options{Workers: 2}, func(context.Context, *Task[tickArgs]) error {
+			most.Store(max(most.Load(), at.Add(1)))
+			defer at.Add(-1)
+			runs.Add(1)
+			time.Sleep(1500 * time.Millisecond) // longer than the interval
+			return nil
+		})
+		r.Every(time.Second, tickArgs{})
+		return r.run(t)
+	}
+	runsReach := func(n int32) {
+		t.Helper()
+		for deadline := time.Now().Add(40 * time.Second); runs.Load() < n; time.Sleep(20 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatalf("%d runs, want %d", runs.Load(), n)
+			}
+		}
+	}
+	first, second := start(), start()
+	runsReach(2)
+	first.stop()
+	runsReach(runs.Load() + 2)
+	second.stop()
+	if most.Load() != 1 {
+		t.Errorf("%d at the same time", most.Load())
+	}
+}
+
+// What the tier gives itself is done when the transaction has committed and the time has come.
+func TestInsertedJobIsDone(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	r := newRunner(t, db.Pool)
+	done := make(chan int, 10)
+	Handle(r.Runner, Options{}, func(_ context.Context, task *Task[testArgs]) error {
+		if task.Last {
+			done <- task.Args.N
+			return nil
+		}
+		return errors.New("not yet")
+	})
+	insert := func(n int, w When, result error) {
+		t.Helper()
+		err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
+			if err := r.Insert(t.Context(), tx, testArgs{n}, w); err != nil {
+				return err
+			}
+			return result
+		})
+		if !errors.Is(err, result) {
+			t.Fatal(err)
+		}
+	}
+	insert(1, When{}, errors.New("rolled back"))
+	insert(2, When{Tries: 2}, nil)
+	insert(3, When{At: time.Now().Add(24 * time.Hour)}, nil)
+	r.run(t)
+	select {
+	case n := <-done:
+		if n != 2 {
+			t.Errorf("job %d was done", n)
+		}
+	case <-time.After(30 * time.Second):
+		t.Error("nothing was done")
+	}
+	select {
+	case n := <-done:
+		t.Errorf("job %d was done as well", n)
+	case <-time.After(time.Second):
+	}
+}

@@ -1,0 +1,112 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/job"
+)
+
+// jobReply is a job as those who asked for it look at it.
+type jobReply struct {
+	ID         string          `json:"id"`
+	Kind       string          `json:"kind"`
+	State      job.State       `json:"state"`
+	Attempt    int             `json:"attempt"`
+	Done       int64           `json:"done"`
+	Total      *int64          `json:"total"`
+	Args       json.RawMessage `json:"args"`
+	Error      *string         `json:"error"`
+	Result     json.RawMessage `json:"result"`
+	CreatedBy  *string         `json:"created_by"`
+	CreatedAt  usage.Time      `json:"created_at"`
+	StartedAt  usage.Time      `json:"started_at"`
+	FinishedAt usage.Time      `json:"finished_at"`
+}
+
+func newJobReply(j *job.Job) jobReply {
+	reply := jobReply{
+		ID: j.ID.Text(job.Prefix), Kind: j.Kind, State: j.State, Attempt: j.Attempt, Done: j.Done, Total: j.Total,
+		Args: j.Args, Error: j.Error, Result: j.Result,
+		CreatedAt: usage.Time{Time: j.CreatedAt.UTC()}, StartedAt: timeOf(j.StartedAt), FinishedAt: timeOf(j.FinishedAt),
+	}
+	if j.CreatedBy != nil {
+		by := j.CreatedBy.Text(schema.UserPrefix)
+		reply.CreatedBy = &by
+	}
+	return reply
+}
+
+// jobs runs f on the jobs of the caller's account.
+func (s *Server) jobs(c *call, f func(context.Context, *job.Store) error) error {
+	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+		return f(ctx, job.NewStore(tx))
+	})
+}
+
+// job answers one job: where it stands and what it found.
+func (s *Server) job(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	id, err := schema.ParseID(job.Prefix, c.Param("id"))
+	if err != nil {
+		return storeError(job.ErrNotFound, "job")
+	}
+	var found job.Job
+	err = s.jobs(c, func(ctx context.Context, store *job.Store) (err error) {
+		found, err = store.Get(ctx, c.who.AccountID, id)
+		return err
+	})
+	if err != nil {
+		return storeError(err, "job")
+	}
+	return c.reply(newJobReply(&found))
+}
+
+// jobPosition is the last job of a page.
+type jobPosition struct {
+	ID string `json:"j"`
+}
+
+func (p *jobPosition) parse() (schema.ID, error) { return schema.ParseID(job.Prefix, p.ID) }
+
+// listJobs answers a page of the account's jobs, newest first.
+func (s *Server) listJobs(c *call) error {
+	p := c.params("kind", "state", "limit", "cursor")
+	limit := p.limit()
+	filter := job.Filter{Kind: p.text("kind"), Limit: limit + 1}
+	if state := p.oneOf("state", "", string(job.Queued), string(job.Running), string(job.Done), string(job.Failed)); state != "" {
+		filter.State = &state
+	}
+	after := readCursor(c, p, func(at *jobPosition) bool { _, err := at.parse(); return err == nil })
+	if err := p.err(); err != nil {
+		return err
+	}
+	if after != nil {
+		before, _ := after.parse()
+		filter.Before = &before
+	}
+	var jobs []job.Job
+	err := s.jobs(c, func(ctx context.Context, store *job.Store) (err error) {
+		jobs, err = store.Page(ctx, c.who.AccountID, filter)
+		return err
+	})
+	if err != nil {
+		return storeError(err, "job")
+	}
+	page := list[jobReply]{Data: make([]jobReply, 0, limit)}
+	for i := range jobs[:min(limit, len(jobs))] {
+		page.Data = append(page.Data, newJobReply(&jobs[i]))
+	}
+	if len(jobs) > limit {
+		if page.NextCursor, err = writeCursor(c, p, jobPosition{page.Data[limit-1].ID}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}

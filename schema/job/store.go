@@ -1,0 +1,93 @@
+package job
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outlayhq/outlay/schema"
+)
+
+// DB is what Store needs of pgx: a pool, a connection or a transaction.
+type DB interface {
+	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
+	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
+}
+
+// Store reads and writes jobs.
+type Store struct{ db DB }
+
+// NewStore returns a Store on db, which the caller owns.
+func NewStore(db DB) *Store { return &Store{db} }
+
+// New is a job to be done.
+type New struct {
+	AccountID schema.ID
+	Args      Args
+	// By is the user who asks for it; nil for a schedule.
+	By *schema.ID
+	At time.Time
+}
+
+const insertJob = `
+INSERT INTO jobs (job_id, account_id, kind, args, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)`
+
+// Add adds a job, and with it an entry in the queue, when the transaction commits.
+func (s *Store) Add(ctx context.Context, n New) (schema.ID, error) {
+	args, err := json.Marshal(n.Args)
+	if err != nil {
+		return schema.ID{}, fmt.Errorf("encode a job of kind %s: %w", n.Args.Kind(), err)
+	}
+	id := schema.NewID(n.At)
+	if _, err := s.db.Exec(ctx, insertJob, id, n.AccountID, n.Args.Kind(), args, n.By, n.At); err != nil {
+		return schema.ID{}, fmt.Errorf("add a job of kind %s: %w", n.Args.Kind(), err)
+	}
+	return id, nil
+}
+
+const selectJob = `
+SELECT job_id AS id, account_id, kind, args, state, attempt, done, total, error, result, created_by, created_at, started_at, finished_at
+FROM jobs
+WHERE account_id = $1`
+
+// Get returns a job of an account, or ErrNotFound.
+func (s *Store) Get(ctx context.Context, accountID, id schema.ID) (Job, error) {
+	rows, _ := s.db.Query(ctx, selectJob+` AND job_id = $2`, accountID, id)
+	j, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Job])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Job{}, ErrNotFound
+	}
+	if err != nil {
+		return Job{}, fmt.Errorf("find job: %w", err)
+	}
+	return j, nil
+}
+
+// Filter says which jobs of an account are wanted.
+type Filter struct {
+	// Kind and State filter nothing when nil.
+	Kind, State *string
+	// Before is the job that the page follows; nil for the first page.
+	Before *schema.ID
+	Limit  int
+}
+
+const selectPage = selectJob + `
+	AND ($2::text IS NULL OR kind = $2) AND ($3::text IS NULL OR state = $3) AND ($4::uuid IS NULL OR job_id < $4)
+ORDER BY job_id DESC LIMIT $5`
+
+// Page returns jobs of an account, newest first.
+func (s *Store) Page(ctx context.Context, accountID schema.ID, f Filter) ([]Job, error) {
+	rows, _ := s.db.Query(ctx, selectPage, accountID, f.Kind, f.State, f.Before, f.Limit)
+	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[Job])
+	if err != nil {
+		return nil, fmt.Errorf("list jobs: %w", err)
+	}
+	return jobs, nil
+}
