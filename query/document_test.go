@@ -23,7 +23,7 @@ var document = sync.OnceValues(func() (*openapi3.T, error) {
 	if err != nil {
 		return nil, err
 	}
-	for _, kind := range []string{"application/x-ndjson", "text/html", "text/css", "text/csv"} {
+	for _, kind := range []string{"application/x-ndjson", "text/html", "text/css", "text/csv", "application/pdf"} {
 		openapi3filter.RegisterBodyDecoder(kind, openapi3filter.PlainBodyDecoder)
 	}
 	return doc, doc.Validate(context.Background(), openapi3.IsOpenAPI31OrLater())

@@ -25,6 +25,7 @@ import (
 	"github.com/outlayhq/outlay/schema/openapi"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/report"
 )
 
 // Server answers the requests of the query tier. It holds no state but caches, so
@@ -174,6 +175,13 @@ func (s *Server) routes(e *gin.Engine) {
 	admin(http.MethodPost, "/v1/prices/overrides", s.createOverride)
 	admin(http.MethodDelete, "/v1/prices/overrides/:id", s.deleteOverride)
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
+	admin(http.MethodPost, "/v1/reports/generate", s.generateReport)
+	viewer(http.MethodGet, "/v1/reports", s.listReports)
+	viewer(http.MethodGet, "/v1/reports/:id", s.oneReport)
+	viewer(http.MethodGet, "/v1/reports/:id/download", s.downloadReport)
+	viewer(http.MethodGet, "/v1/reports/schedules", s.listSchedules)
+	admin(http.MethodPost, "/v1/reports/schedules", s.createSchedule)
+	admin(http.MethodDelete, "/v1/reports/schedules/:id", s.deleteSchedule)
 	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
 	viewer(http.MethodGet, "/v1/jobs/:id", s.job)
 
@@ -216,7 +224,8 @@ func (s *Server) openapi(c *call) error {
 // storeError makes of an error of the store what a client may see.
 func storeError(err error, what string) error {
 	switch {
-	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound), errors.Is(err, job.ErrNotFound):
+	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound), errors.Is(err, job.ErrNotFound),
+		errors.Is(err, report.ErrNotFound):
 		return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
 	case errors.Is(err, usage.ErrTooManyRows):
 		return problem.FromFaults([]fault{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})

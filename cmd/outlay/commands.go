@@ -15,6 +15,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/processor/mail"
 )
 
 // stopFlags say how a tier behind a load balancer stops.
@@ -69,6 +70,7 @@ type processorCommand struct {
 	databaseFlags
 	kafkaFlags
 	processor.Config
+	Mail mail.Config `embed:""`
 }
 
 // Run runs the processor.
@@ -89,7 +91,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newProcessor(c.Config, processorDeps{pool, jobs, kafka, c.topicNames}, registry, log)
+	t, err := newProcessor(c.Config, processorDeps{pool, jobs, kafka, c.topicNames, c.Mail}, registry, log)
 	if err != nil {
 		return err
 	}

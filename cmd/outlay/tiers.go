@@ -20,6 +20,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
@@ -102,6 +103,7 @@ type processorDeps struct {
 	pool, jobs *pgxpool.Pool
 	kafka      []kgo.Opt
 	topics     topicNames
+	mail       mail.Config
 }
 
 func newProcessor(cfg processor.Config, d processorDeps, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
@@ -112,7 +114,7 @@ func newProcessor(cfg processor.Config, d processorDeps, r *prometheus.Registry,
 		Pool: d.pool, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
 		Metrics: r, Log: log, Now: time.Now,
 	})
-	jobs, err := newJobs(d.jobs, r, log)
+	jobs, err := newJobs(d.mail, d.jobs, r, log)
 	if err != nil {
 		return nil, err
 	}

@@ -21,6 +21,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
 )
@@ -35,6 +36,7 @@ type upCommand struct {
 	Prices      pricing.Config   `embed:""`
 	Processor   processor.Config `embed:""`
 	identityFlags
+	Mail        mail.Config      `embed:""`
 }
 
 // Run starts broker, database and all tiers, and ends when ctx does. What was
@@ -130,7 +132,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics}, p.registry, p.log)
+	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics, c.Mail}, p.registry, p.log)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,104 @@
+package report
+
+import (
+	"math/big"
+	"time"
+)
+
+// Millimetres of the daily chart.
+const (
+	chartHeight = 46.0
+	axisWidth   = 20.0
+)
+
+// chart draws the cost of each day as a bar.
+func (c *canvas) chart(days []Day, loc *time.Location) {
+	top := &amount{}
+	for i := range days {
+		if days[i].Cost.cmp(top) > 0 {
+			top = &days[i].Cost
+		}
+	}
+	scale := niceScale(top)
+	y0 := c.y + 4 + chartHeight
+	c.font(regular, 7, grey)
+	for tick := int64(0); tick <= scale.ticks; tick++ {
+		y := y0 - chartHeight*float64(tick)/float64(scale.ticks)
+		c.line(margin+axisWidth, y, margin+width, y, rule)
+		c.figure(margin, y+0.9, axisWidth-2, right, scale.label(tick))
+	}
+	step := (width - axisWidth) / float64(len(days))
+	full := scale.top()
+	for i := range days {
+		h := chartHeight * days[i].Cost.share(full)
+		if h > 0 {
+			c.fill(margin+axisWidth+step*(float64(i)+0.12), y0-h, step*0.76, h, accent)
+		}
+	}
+	c.dates(days, step, y0, loc)
+	c.y = y0 + 6
+}
+
+// dates writes as many dates below the bars as there is room for.
+func (c *canvas) dates(days []Day, step, y0 float64, loc *time.Location) {
+	const room = 13.0
+	every := 1
+	for step*float64(every) < room {
+		every++
+	}
+	if every > 5 && every < 7 {
+		every = 7
+	}
+	c.font(regular, 7, grey)
+	for i := 0; i < len(days); i += every {
+		x := min(margin+axisWidth+step*(float64(i)+0.5)-room/2, margin+width-room)
+		c.text(x, y0+4, room, centre, days[i].Start.In(loc).Format("2 Jan"))
+	}
+}
+
+// chartScale is the axis of a chart: ticks steps of so many nano-dollars.
+type chartScale struct {
+	step  *big.Int
+	ticks int64
+}
+
+// niceScale returns an axis with two to five steps of 1, 2 or 5 times a power of ten that reaches top.
+func niceScale(top *amount) chartScale {
+	step := big.NewInt(10_000_000) // a cent
+	for _, times := range factors() {
+		scaled := new(big.Int).Mul(step, times)
+		ticks := new(big.Int).Add(&top.n, new(big.Int).Sub(scaled, big.NewInt(1)))
+		if ticks.Quo(ticks, scaled); ticks.IsInt64() && ticks.Int64() <= 5 {
+			return chartScale{scaled, max(2, ticks.Int64())}
+		}
+	}
+	return chartScale{new(big.Int).Add(&top.n, big.NewInt(1)), 1}
+}
+
+// factors are 1, 2, 5, 10, 20, 50 and so on.
+func factors() []*big.Int {
+	var all []*big.Int
+	for power := big.NewInt(1); len(all) < 60; power = new(big.Int).Mul(power, big.NewInt(10)) {
+		for _, f := range []int64{1, 2, 5} {
+			all = append(all, new(big.Int).Mul(power, big.NewInt(f)))
+		}
+	}
+	return all
+}
+
+func (s chartScale) at(tick int64) *amount {
+	var a amount
+	a.n.Mul(s.step, big.NewInt(tick))
+	return &a
+}
+
+func (s chartScale) top() *amount { return s.at(s.ticks) }
+
+// label leaves the cents out where no tick has any.
+func (s chartScale) label(tick int64) string {
+	text := s.at(tick).dollars()
+	if new(big.Int).Mod(s.step, big.NewInt(1_000_000_000)).Sign() == 0 {
+		text = text[:len(text)-len(".00")]
+	}
+	return text
+}

@@ -1,0 +1,107 @@
+package report
+
+import (
+	"strconv"
+	"strings"
+	"time"
+)
+
+// csvHeader names the columns. A line is about what its section says; columns that have no meaning there are empty.
+var csvHeader = []string{
+	"section", "date", "agent", "provider", "model", "code", "events", "errors", "unpriced_events",
+	"input_tokens", "output_tokens", "cache_read_tokens", "cost_usd", "previous_cost_usd", "refused_events", "refused_cost_usd", "detail",
+}
+
+// WriteCSV writes a statement as CSV, with all lines and all decimals.
+func WriteCSV(s *Statement) []byte {
+	w := &sheet{}
+	w.line(csvHeader...)
+	w.line("report", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", s.describe())
+	w.figures("total", "", Line{Figures: s.Totals, Before: s.Previous.Cost})
+	w.figures("previous", "", Line{Figures: s.Previous})
+	loc := s.Location()
+	for i := range s.Days {
+		w.figures("day", s.Days[i].Start.In(loc).Format(time.DateOnly), Line{Figures: s.Days[i].Figures})
+	}
+	agents := func() {
+		for i := range s.ByAgent {
+			w.figures("agent", "", s.ByAgent[i])
+		}
+	}
+	models := func() {
+		for i := range s.ByModel {
+			w.figures("model", "", s.ByModel[i])
+		}
+	}
+	if s.GroupBy == byModel {
+		models()
+		agents()
+	} else {
+		agents()
+		models()
+	}
+	for i := range s.Caps {
+		c := &s.Caps[i]
+		w.line("cap", "", c.Agent, "", "", codeOf(c.Agent), "", "", "", "", "", "", c.Spent.exact(), "", strconv.FormatInt(c.Refused, 10), c.RefusedCost.exact(),
+			"limit "+c.Limit.exact()+" per "+c.Period+", resets "+strconv.FormatInt(c.Resets, 10))
+	}
+	for i := range s.Prices {
+		p := &s.Prices[i]
+		w.line("price", "", "", "", "", "", strconv.FormatInt(p.Events, 10), "", "", "", "", "", p.Cost.exact(), "", "", "", strings.TrimSpace(p.ID+" "+rates(p.Rates)))
+	}
+	return w.text
+}
+
+// describe says what the figures are of.
+func (s *Statement) describe() string {
+	return strings.Join([]string{
+		s.Title, s.AccountName, s.AccountID, s.ReportID, "from " + s.From.Format(time.RFC3339), "to " + s.To.Format(time.RFC3339),
+		s.Timezone, "generated " + s.GeneratedAt.Format(time.RFC3339Nano),
+	}, "; ")
+}
+
+// codeOf is the code that stands for a name in the PDF, empty where the name itself does.
+func codeOf(name string) string {
+	if _, lossy := cleaned(name); lossy {
+		return code(name)
+	}
+	return ""
+}
+
+// sheet is a CSV on its way. Every field is quoted.
+type sheet struct{ text []byte }
+
+func (w *sheet) figures(section, date string, l Line) {
+	number := func(n int64) string { return strconv.FormatInt(n, 10) }
+	w.line(section, date, l.Agent, l.Provider, l.Model, codeOf(l.Agent+l.Model), number(l.Events), number(l.Errors), number(l.Unpriced),
+		l.InputTokens.n.String(), l.OutputTokens.n.String(), l.CacheTokens.n.String(), l.Cost.exact(), l.Before.exact(),
+		number(l.Refused), l.RefusedCost.exact(), "")
+}
+
+func (w *sheet) line(fields ...string) {
+	for i, field := range fields {
+		if i > 0 {
+			w.text = append(w.text, ',')
+		}
+		w.text = append(w.text, '"')
+		w.text = append(w.text, strings.ReplaceAll(harmless(field), `"`, `""`)...)
+		w.text = append(w.text, '"')
+	}
+	w.text = append(w.text, "\r\n"...)
+}
+
+// harmless keeps a spreadsheet from taking a text for a formula, by an apostrophe in front, also where it would first drop spaces.
+func harmless(field string) string {
+	field = strings.ToValidUTF8(field, "\ufffd")
+	if first := strings.TrimLeft(field, " \u00a0\u3000\ufeff"); first != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(first)) {
+		return "'" + field
+	}
+	return field
+}
+
+func firstRune(text string) rune {
+	for _, r := range text {
+		return r
+	}
+	return 0
+}

@@ -1,0 +1,178 @@
+package report
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/report"
+)
+
+// reader reads the figures of one report in one snapshot.
+type reader struct {
+	tx      pgx.Tx
+	account schema.ID
+	// agents filters; nil: all.
+	agents   []string
+	from, to time.Time
+	before   time.Time // The period before begins here and is as long.
+}
+
+// Read reads the statement of a report. Every sum is of the same snapshot.
+func Read(ctx context.Context, pool *pgxpool.Pool, r *report.Report) (*Statement, error) {
+	s := &Statement{
+		Request: r.Request, AccountID: r.AccountID.Text(schema.AccountPrefix), ReportID: r.ID.Text(report.Prefix),
+		GeneratedAt: r.CreatedAt.UTC(),
+	}
+	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
+	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
+		rd := &reader{tx: tx, account: r.AccountID, from: r.From, to: r.To, before: r.From.Add(-r.To.Sub(r.From))}
+		if len(r.Agents) > 0 {
+			rd.agents = r.Agents
+		}
+		return rd.read(ctx, s)
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read the figures of report %s: %w", s.ReportID, err)
+	}
+	return s, nil
+}
+
+const selectAccount = `SELECT name FROM accounts WHERE id = $1`
+
+func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
+	if err := rd.tx.QueryRow(ctx, selectAccount, rd.account).Scan(&s.AccountName); err != nil {
+		return fmt.Errorf("account: %w", err)
+	}
+	if s.CompleteUntil, err = rd.completeUntil(ctx); err != nil {
+		return err
+	}
+	if s.ByAgent, err = rd.lines(ctx, selectByAgent, selectRefusedByAgent); err != nil {
+		return fmt.Errorf("by agent: %w", err)
+	}
+	if s.ByModel, err = rd.lines(ctx, selectByModel, selectRefusedByModel); err != nil {
+		return fmt.Errorf("by model: %w", err)
+	}
+	for i := range s.ByModel {
+		s.Totals.add(&s.ByModel[i].Figures)
+	}
+	if s.Previous, err = rd.whole(ctx, rd.before, rd.from); err != nil {
+		return fmt.Errorf("period before: %w", err)
+	}
+	if s.Days, err = rd.days(ctx, s.Timezone); err != nil {
+		return fmt.Errorf("by day: %w", err)
+	}
+	s.Unpriced = unpriced(s.ByModel)
+	if s.Caps, err = rd.caps(ctx, s); err != nil {
+		return fmt.Errorf("caps: %w", err)
+	}
+	s.Prices, s.PricesUnknown, err = rd.prices(ctx, s.Totals.Events)
+	return err
+}
+
+// A quarter hour that got a late event is held back until it was computed again.
+const selectCompleteUntil = `
+SELECT CASE WHEN done.until > '-infinity' THEN least(done.until, late.since) END
+FROM (SELECT min(complete_until) AS until FROM kafka_offsets) AS done,
+	(SELECT min(bucket) AS since FROM late_buckets WHERE bucket >= $1 AND bucket < $2) AS late`
+
+func (rd *reader) completeUntil(ctx context.Context) (time.Time, error) {
+	var until *time.Time
+	if err := rd.tx.QueryRow(ctx, selectCompleteUntil, rd.from, rd.to).Scan(&until); err != nil {
+		return time.Time{}, fmt.Errorf("complete until: %w", err)
+	}
+	if until == nil {
+		return time.Time{}, nil
+	}
+	return until.UTC(), nil
+}
+
+// lines reads what each agent or each model did, and what it had cost in the period before.
+func (rd *reader) lines(ctx context.Context, sums, refused string) ([]Line, error) {
+	type key struct{ agent, provider, model string }
+	found := map[key]*Line{}
+	line := func(agent, provider, model string) *Line {
+		k := key{agent, provider, model}
+		if found[k] == nil {
+			found[k] = &Line{Agent: agent, Provider: provider, Model: model}
+		}
+		return found[k]
+	}
+	if err := rd.sums(ctx, sums, rd.from, rd.to, func(r *row) { line(r.agent, r.provider, r.model).add(&r.Figures) }); err != nil {
+		return nil, err
+	}
+	err := rd.sums(ctx, sums, rd.before, rd.from, func(r *row) {
+		k := key{r.agent, r.provider, r.model}
+		if l := found[k]; l != nil {
+			l.Before.add(&r.Cost)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	err = rd.refused(ctx, refused, rd.from, rd.to, func(r *row) { line(r.agent, r.provider, r.model).add(&r.Figures) })
+	if err != nil {
+		return nil, err
+	}
+	lines := make([]Line, 0, len(found))
+	for _, l := range found {
+		lines = append(lines, *l)
+	}
+	slices.SortFunc(lines, func(a, b Line) int {
+		return cmp.Or(b.Cost.cmp(&a.Cost), cmp.Compare(b.Events, a.Events),
+			cmp.Compare(a.Agent, b.Agent), cmp.Compare(a.Provider, b.Provider), cmp.Compare(a.Model, b.Model))
+	})
+	return lines, nil
+}
+
+// whole reads what everything adds up to between two times.
+func (rd *reader) whole(ctx context.Context, from, to time.Time) (f Figures, err error) {
+	if err := rd.sums(ctx, selectWhole, from, to, func(r *row) { f.add(&r.Figures) }); err != nil {
+		return Figures{}, err
+	}
+	err = rd.refused(ctx, selectRefusedWhole, from, to, func(r *row) { f.add(&r.Figures) })
+	return f, err
+}
+
+// days reads the days of the period, those without events too.
+func (rd *reader) days(ctx context.Context, zone string) ([]Day, error) {
+	bounds := dayBounds(rd.from, rd.to, zone)
+	days := make([]Day, len(bounds)-1)
+	for i := range days {
+		days[i].Start = bounds[i]
+	}
+	err := rd.slots(ctx, bounds, func(r *row) { days[r.slot-1].add(&r.Figures) })
+	if err != nil {
+		return nil, err
+	}
+	err = rd.refusedSlots(ctx, bounds, func(r *row) { days[r.slot-1].add(&r.Figures) })
+	return days, err
+}
+
+// dayBounds returns from, every first moment of a local day behind it, and to.
+func dayBounds(from, to time.Time, zone string) []time.Time {
+	bounds := []time.Time{from}
+	days := budget.Budget{Period: budget.Day, Timezone: zone}
+	for t := days.Window(from).End; t.Before(to); t = days.Window(t).End {
+		bounds = append(bounds, t)
+	}
+	return append(bounds, to)
+}
+
+func unpriced(models []Line) []Line {
+	var found []Line
+	for _, l := range models {
+		if l.Unpriced > 0 {
+			found = append(found, l)
+		}
+	}
+	slices.SortStableFunc(found, func(a, b Line) int { return cmp.Compare(b.Unpriced, a.Unpriced) })
+	return found
+}

@@ -1,0 +1,108 @@
+package report
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/outlayhq/outlay/processor/mail"
+	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/report"
+)
+
+// Sender sends letters.
+type Sender interface {
+	Send(ctx context.Context, l *mail.Letter) error
+}
+
+// mailArgs are of the job that sends one report to one address.
+type mailArgs struct {
+	Account string `json:"account_id"`
+	Report  string `json:"report_id"`
+	Address string `json:"address"`
+}
+
+// Kind is the name of the job.
+func (mailArgs) Kind() string { return "report_mail" }
+
+const (
+	mailTimeout = 2 * time.Minute
+	// mailTries with the waits between them cover a day.
+	mailTries = 14
+)
+
+// mailWait is a minute, doubling up to three hours, with a fifth more or less so that tries do not come all at once.
+func mailWait(attempt int) time.Duration {
+	wait := min(3*time.Hour, time.Minute<<min(attempt-1, 10))
+	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
+}
+
+func (m *Maker) send(ctx context.Context, t *work.Task[mailArgs]) error {
+	account, err := schema.ParseID(schema.AccountPrefix, t.Args.Account)
+	if err != nil {
+		return fmt.Errorf("account %q: %w", t.Args.Account, err)
+	}
+	id, err := schema.ParseID(report.Prefix, t.Args.Report)
+	if err != nil {
+		return fmt.Errorf("report %q: %w", t.Args.Report, err)
+	}
+	store := report.NewStore(m.Pool)
+	r, err := store.Get(ctx, account, id)
+	if errors.Is(err, report.ErrNotFound) {
+		return nil // It is too old to be sent.
+	}
+	if err != nil {
+		return err
+	}
+	d := &report.Delivery{ReportID: id, Address: t.Args.Address}
+	letter, err := m.letter(ctx, &r, d)
+	if err != nil {
+		return err
+	}
+	if err := m.Mail.Send(ctx, letter); err != nil {
+		return m.notSent(ctx, t, account, d, err)
+	}
+	return store.Sent(ctx, account, d)
+}
+
+// notSent notes why a letter was not sent, in words that hold nothing of the mail server's.
+func (m *Maker) notSent(ctx context.Context, t *work.Task[mailArgs], account schema.ID, d *report.Delivery, why error) error {
+	reason, last := "The mail server could not be reached, or asked to wait.", t.Last
+	switch {
+	case errors.Is(why, mail.ErrNotSetUp):
+		reason, last = "This server has no mail server set up.", true
+	case errors.Is(why, mail.ErrRefused):
+		reason, last = "The mail server refused this address or the letter.", true
+	}
+	ctx = context.WithoutCancel(ctx)
+	if err := report.NewStore(m.Pool).NotSent(ctx, account, d, reason, last); err != nil {
+		return errors.Join(why, err)
+	}
+	if last {
+		m.Log.WarnContext(ctx, "report was not sent", "report", t.Args.Report, "error", why)
+		return work.Refuse("%s", reason)
+	}
+	return why
+}
+
+func (m *Maker) letter(ctx context.Context, r *report.Report, d *report.Delivery) (*mail.Letter, error) {
+	store := report.NewStore(m.Pool)
+	var files []mail.File
+	for _, format := range []report.Format{report.PDF, report.CSV} {
+		content, err := store.File(ctx, r.AccountID, r.ID, format)
+		if err != nil {
+			return nil, err
+		}
+		files = append(files, mail.File{Name: r.FileName(format), ContentType: format.ContentType(), Content: content})
+	}
+	id := r.ID.Text(report.Prefix)
+	title := label(r.Title)
+	return &mail.Letter{
+		// One for each address: two recipients may share a mailbox.
+		ID: id + "." + code(d.Address)[1:], To: d.Address, Subject: title + ", " + r.Period(),
+		Text: fmt.Sprintf("%s\n\n%s\n\nThe report is attached as PDF, and its figures as CSV.\nReport %s\n", title, r.Period(), id), Files: files,
+	}, nil
+}

@@ -1,0 +1,261 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/report"
+)
+
+// reportReply is a report as those who asked for it see it.
+type reportReply struct {
+	ID         string          `json:"id"`
+	Status     report.Status   `json:"status"`
+	Title      string          `json:"title"`
+	From       usage.Time      `json:"from"`
+	To         usage.Time      `json:"to"`
+	Timezone   string          `json:"timezone"`
+	Agents     []string        `json:"agents"`
+	GroupBy    report.GroupBy  `json:"group_by"`
+	CreatedAt  usage.Time      `json:"created_at"`
+	ReadyAt    usage.Time      `json:"ready_at"`
+	SizeBytes  *int64          `json:"size_bytes"`
+	Error      *string         `json:"error"`
+	JobID      string          `json:"job_id"`
+	ScheduleID *string         `json:"schedule_id"`
+	Deliveries []deliveryReply `json:"deliveries"`
+}
+
+// deliveryReply is a report on its way to an address.
+type deliveryReply struct {
+	To     string     `json:"to"`
+	State  string     `json:"state"`
+	Tries  int        `json:"tries"`
+	Error  *string    `json:"error"`
+	SentAt usage.Time `json:"sent_at"`
+}
+
+func newReportReply(r *report.Report, deliveries []report.Delivery) reportReply {
+	reply := reportReply{
+		ID: r.ID.Text(report.Prefix), Status: r.Status, Title: r.Title, From: usage.Time{Time: r.From}, To: usage.Time{Time: r.To},
+		Timezone: r.Timezone, Agents: r.Agents, GroupBy: r.GroupBy, CreatedAt: usage.Time{Time: r.CreatedAt}, ReadyAt: timeOf(r.ReadyAt),
+		Error: r.Error, JobID: r.JobID.Text(job.Prefix), Deliveries: []deliveryReply{},
+	}
+	if r.Status == report.Ready {
+		reply.SizeBytes = &r.SizeBytes
+	}
+	if r.ScheduleID != nil {
+		id := r.ScheduleID.Text(report.SchedulePrefix)
+		reply.ScheduleID = &id
+	}
+	for _, d := range deliveries {
+		if d.ReportID == r.ID {
+			reply.Deliveries = append(reply.Deliveries, deliveryReply{d.Address, d.State, d.Tries, d.Error, timeOf(d.SentAt)})
+		}
+	}
+	return reply
+}
+
+type reportRequest struct {
+	Title    string         `json:"title"`
+	From     string         `json:"from"`
+	To       string         `json:"to"`
+	Agents   []string       `json:"agents"`
+	GroupBy  report.GroupBy `json:"group_by"`
+	Timezone string         `json:"timezone"`
+}
+
+// parse returns what is asked for. Dates are days of the report's zone.
+func (q *reportRequest) parse() (report.Request, error) {
+	var faults schema.Faults
+	loc, err := report.LoadLocation(q.Timezone)
+	if err != nil {
+		loc = time.UTC
+	}
+	r := report.Request{
+		Title: q.Title, From: reportTime("from", q.From, loc, &faults), To: reportTime("to", q.To, loc, &faults),
+		Timezone: q.Timezone, Agents: q.Agents, GroupBy: q.GroupBy,
+	}
+	r.Normalise()
+	if len(faults) == 0 {
+		r.Check(&faults)
+	}
+	if len(faults) > 0 {
+		return report.Request{}, problem.FromFaults(faults)
+	}
+	return r, nil
+}
+
+func reportTime(field, text string, loc *time.Location, faults *schema.Faults) time.Time {
+	if text == "" {
+		faults.Add(field, "is required")
+		return time.Time{}
+	}
+	t, err := parseTime(text, loc)
+	if first, end := usage.AllTime(); err != nil || t.Before(first) || t.After(end) {
+		faults.Add(field, "must be a time as RFC 3339 writes it, such as 2026-01-31T00:00:00Z, or a date, of the years 2000 to 2199")
+		return time.Time{}
+	}
+	return t
+}
+
+// tooManyReports is how long a client should wait before it asks for another report.
+const tooManyReports = 10 * time.Second
+
+// generateReport asks for a report, which a job makes.
+func (s *Server) generateReport(c *call) error {
+	var request reportRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	wanted, err := request.parse()
+	if err != nil {
+		return err
+	}
+	var asked report.Report
+	err = s.administer(c, "report.generate", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		asked, err = report.NewStore(tx).Ask(ctx, report.New{
+			Request: wanted, AccountID: c.who.AccountID, By: &c.who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
+		})
+		return asked.ID.Text(report.Prefix), err
+	})
+	if errors.Is(err, report.ErrTooMany) {
+		return &problem.Problem{
+			Code: problem.RateLimited, RetryAfter: tooManyReports,
+			Detail: fmt.Sprintf("%d reports of this account are being made. Ask again when one is ready.", report.MaxUnfinished),
+		}
+	}
+	if err != nil {
+		return err
+	}
+	reply := newReportReply(&asked, nil)
+	c.Header("Location", "/v1/reports/"+reply.ID)
+	return c.replyStatus(http.StatusAccepted, reply)
+}
+
+// reports runs f on the reports of the caller's account.
+func (s *Server) reports(c *call, f func(context.Context, *report.Store) error) error {
+	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+		return f(ctx, report.NewStore(tx))
+	})
+}
+
+// oneReport answers where a report stands and whom it was sent to.
+func (s *Server) oneReport(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	id, err := schema.ParseID(report.Prefix, c.Param("id"))
+	if err != nil {
+		return storeError(report.ErrNotFound, "report")
+	}
+	var reply reportReply
+	err = s.reports(c, func(ctx context.Context, store *report.Store) error {
+		r, err := store.Get(ctx, c.who.AccountID, id)
+		if err != nil {
+			return err
+		}
+		deliveries, err := store.Deliveries(ctx, c.who.AccountID, id)
+		reply = newReportReply(&r, deliveries)
+		return err
+	})
+	if err != nil {
+		return storeError(err, "report")
+	}
+	return c.reply(reply)
+}
+
+// reportPosition is the last report of a page.
+type reportPosition struct {
+	ID string `json:"r"`
+}
+
+func (p *reportPosition) parse() (schema.ID, error) { return schema.ParseID(report.Prefix, p.ID) }
+
+// listReports answers a page of reports, newest first.
+func (s *Server) listReports(c *call) error {
+	p := c.params("limit", "cursor")
+	limit := p.limit()
+	after := readCursor(c, p, func(at *reportPosition) bool { _, err := at.parse(); return err == nil })
+	if err := p.err(); err != nil {
+		return err
+	}
+	var before *schema.ID
+	if after != nil {
+		id, _ := after.parse()
+		before = &id
+	}
+	page := list[reportReply]{Data: make([]reportReply, 0, limit)}
+	more := false
+	err := s.reports(c, func(ctx context.Context, store *report.Store) error {
+		reports, err := store.Page(ctx, c.who.AccountID, before, limit+1)
+		if err != nil {
+			return err
+		}
+		more = len(reports) > limit
+		ids := make([]schema.ID, len(reports))
+		for i := range reports {
+			ids[i] = reports[i].ID
+		}
+		deliveries, err := store.Deliveries(ctx, c.who.AccountID, ids...)
+		for i := range reports[:min(limit, len(reports))] {
+			page.Data = append(page.Data, newReportReply(&reports[i], deliveries))
+		}
+		return err
+	})
+	if err != nil {
+		return storeError(err, "report")
+	}
+	if more {
+		if page.NextCursor, err = writeCursor(c, p, reportPosition{page.Data[limit-1].ID}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}
+
+// downloadReport answers the document of a report that is ready.
+func (s *Server) downloadReport(c *call) error {
+	p := c.params("format")
+	format := report.Format(p.oneOf("format", string(report.PDF), string(report.PDF), string(report.CSV)))
+	if err := p.err(); err != nil {
+		return err
+	}
+	id, err := schema.ParseID(report.Prefix, c.Param("id"))
+	if err != nil {
+		return storeError(report.ErrNotFound, "report")
+	}
+	var r report.Report
+	var file []byte
+	err = s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
+		if r, err = store.Get(ctx, c.who.AccountID, id); err != nil || r.Status != report.Ready {
+			return err
+		}
+		file, err = store.File(ctx, c.who.AccountID, id, format)
+		return err
+	})
+	if err != nil {
+		return storeError(err, "report")
+	}
+	switch r.Status {
+	case report.Ready:
+	case report.Failed:
+		return problem.New(problem.Conflict, "The report has failed; see its error, and ask for another one.")
+	default:
+		return problem.New(problem.Conflict, "The report is not ready. Ask again in a moment; its status says when it is.")
+	}
+	c.Header("Content-Disposition", `attachment; filename="`+r.FileName(format)+`"`)
+	c.Header("Cache-Control", "private, no-store")
+	c.Data(http.StatusOK, format.ContentType(), file)
+	return nil
+}

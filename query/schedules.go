@@ -1,0 +1,118 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/report"
+)
+
+type scheduleReply struct {
+	ID         string           `json:"id"`
+	Title      string           `json:"title"`
+	Frequency  report.Frequency `json:"frequency"`
+	Timezone   string           `json:"timezone"`
+	Agents     []string         `json:"agents"`
+	GroupBy    report.GroupBy   `json:"group_by"`
+	Recipients []string         `json:"recipients"`
+	NextAt     usage.Time       `json:"next_at"`
+	CreatedAt  usage.Time       `json:"created_at"`
+}
+
+func newScheduleReply(x *report.Schedule) scheduleReply {
+	return scheduleReply{
+		ID: x.ID.Text(report.SchedulePrefix), Title: x.Title, Frequency: x.Frequency, Timezone: x.Timezone, Agents: x.Agents,
+		GroupBy: x.GroupBy, Recipients: x.Recipients, NextAt: usage.Time{Time: x.NextAt}, CreatedAt: usage.Time{Time: x.CreatedAt},
+	}
+}
+
+// listSchedules answers all schedules of the account, newest first.
+func (s *Server) listSchedules(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	page := list[scheduleReply]{Data: []scheduleReply{}}
+	err := s.reports(c, func(ctx context.Context, store *report.Store) error {
+		schedules, err := store.Schedules(ctx, c.who.AccountID)
+		for i := range schedules {
+			page.Data = append(page.Data, newScheduleReply(&schedules[i]))
+		}
+		return err
+	})
+	if err != nil {
+		return storeError(err, "schedule")
+	}
+	return c.reply(page)
+}
+
+type scheduleRequest struct {
+	Title      string           `json:"title"`
+	Frequency  report.Frequency `json:"frequency"`
+	Timezone   string           `json:"timezone"`
+	Agents     []string         `json:"agents"`
+	GroupBy    report.GroupBy   `json:"group_by"`
+	Recipients []string         `json:"recipients"`
+}
+
+// parse returns the schedule that is asked for, as it would be made now.
+func (q *scheduleRequest) parse(c *call, now time.Time) (*report.Schedule, error) {
+	x := &report.Schedule{
+		ID: schema.NewID(now), AccountID: c.who.AccountID, Title: q.Title, Frequency: q.Frequency, Timezone: q.Timezone,
+		Agents: q.Agents, GroupBy: q.GroupBy, Recipients: q.Recipients, CreatedBy: &c.who.UserID, CreatedAt: now,
+	}
+	x.Normalise()
+	var faults schema.Faults
+	if x.Check(&faults); len(faults) > 0 {
+		return nil, problem.FromFaults(faults)
+	}
+	var err error
+	x.NextAt, err = x.Next(now)
+	return x, err
+}
+
+// createSchedule has reports made and sent from now on.
+func (s *Server) createSchedule(c *call) error {
+	var request scheduleRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	x, err := request.parse(c, s.now().UTC().Truncate(time.Microsecond))
+	if err != nil {
+		return err
+	}
+	err = s.administer(c, "report_schedule.create", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		return x.ID.Text(report.SchedulePrefix), report.NewStore(tx).AddSchedule(ctx, x)
+	})
+	if errors.Is(err, report.ErrTooMany) {
+		return problem.New(problem.Conflict, fmt.Sprintf("An account may have %d schedules. Remove one first.", report.MaxSchedules))
+	}
+	if err != nil {
+		return err
+	}
+	return c.replyStatus(http.StatusCreated, newScheduleReply(x))
+}
+
+// deleteSchedule ends a schedule. Its reports stay.
+func (s *Server) deleteSchedule(c *call) error {
+	id, err := schema.ParseID(report.SchedulePrefix, c.Param("id"))
+	if err != nil {
+		return storeError(report.ErrNotFound, "schedule")
+	}
+	err = s.administer(c, "report_schedule.remove", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		return id.Text(report.SchedulePrefix), report.NewStore(tx).DeleteSchedule(ctx, c.who.AccountID, id)
+	})
+	if err != nil {
+		return storeError(err, "schedule")
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
