@@ -36,7 +36,7 @@ type upCommand struct {
 	Prices      pricing.Config   `embed:""`
 	Processor   processor.Config `embed:""`
 	identityFlags
-	Mail        mail.Config      `embed:""`
+	Mail mail.Config `embed:""`
 }
 
 // Run starts broker, database and all tiers, and ends when ctx does. What was
