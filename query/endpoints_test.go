@@ -15,6 +15,8 @@ import (
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/report"
 )
 
 // endpoint is one row of the table of everything that is served.
@@ -69,6 +71,15 @@ func endpoints() []endpoint {
 		{method: "GET", path: "/v1/prices/overrides", role: viewer, badQuery: "x=1"},
 		{method: "DELETE", path: "/v1/prices/overrides/{override}", role: admin, status: 204},
 		{method: "GET", path: "/v1/prices/unpriced", role: viewer, badQuery: "from=2026-02-30"},
+		{method: "POST", path: "/v1/reports/generate", role: admin, status: 202, body: november},
+		{method: "GET", path: "/v1/reports", role: viewer, badQuery: "cursor=x"},
+		{method: "GET", path: "/v1/reports/{report}", role: viewer, badQuery: "x=1"},
+		{method: "GET", path: "/v1/reports/{report}/download", role: viewer, badQuery: "format=x"},
+		{method: "POST", path: "/v1/reports/schedules", role: admin, status: 201, body: weekly},
+		{method: "GET", path: "/v1/reports/schedules", role: viewer, badQuery: "x=1"},
+		{method: "DELETE", path: "/v1/reports/schedules/{schedule}", role: admin, status: 204},
+		{method: "GET", path: "/v1/jobs", role: viewer, badQuery: "state=x"},
+		{method: "GET", path: "/v1/jobs/{job}", role: viewer, badQuery: "x=1"},
 		{method: "GET", path: "/v1/api-keys", role: admin, badQuery: "x=1"},
 		{method: "POST", path: "/v1/api-keys", role: admin, status: 201, body: `{"name":"n"}`},
 		{method: "POST", path: "/v1/api-keys/{key}/rotate", role: admin, status: 201, body: `{"grace_seconds":60}`},
@@ -101,12 +112,14 @@ func unknownIDs(w *world) ids {
 	return ids{
 		"event": id.Text(schema.EventPrefix), "agent": "nobody%2Fat%20all", "session": "ses_none", "token": strings.Repeat("A", 32),
 		"override": id.Text("ovr"), "key": id.Text(schema.KeyPrefix), "user": id.Text(schema.UserPrefix),
+		"report": id.Text(report.Prefix), "schedule": id.Text(report.SchedulePrefix), "job": id.Text(job.Prefix),
 	}
 }
 
 // malformedIDs are no ids at all.
 var malformedIDs = ids{
 	"event": "evt_x", "agent": "%00", "session": "%FF", "token": "x", "override": "1", "key": "usr_x", "user": "'",
+	"report": "rpt_", "schedule": "0", "job": "job",
 }
 
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
@@ -114,6 +127,11 @@ var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
 // at is the endpoint's path with ids in it.
 func (e *endpoint) at(i ids) string {
 	return placeholder.ReplaceAllStringFunc(e.path, func(name string) string { return i[strings.Trim(name, "{}")] })
+}
+
+// covers reports whether a path is the endpoint's own, or one that its parameters make.
+func (e *endpoint) covers(path string) bool {
+	return e.path == path || regexp.MustCompile("^"+placeholder.ReplaceAllString(e.path, "[^/{]+")+"$").MatchString(path)
 }
 
 func (e *endpoint) hasID() bool { return strings.Contains(e.path, "{") && !e.anyName }
@@ -124,7 +142,8 @@ func (p *person) ids(prefix string) ids {
 	p.t.Helper()
 	event := p.newEvent(func(e *schema.Event) { e.Agent, e.SessionID = prefix+"-agent", "ses_"+prefix })
 	p.store(p.newEvent(nil), event)
-	var key, override, user struct{ ID string }
+	var key, override, user, schedule struct{ ID string }
+	p.post("/v1/reports/schedules", weekly).decode(http.StatusCreated, &schedule)
 	p.post("/v1/api-keys", `{"name":"same"}`).decode(http.StatusCreated, &key)
 	p.post("/v1/prices/overrides", `{"match":"same","input_usd_per_mtok":1,"output_usd_per_mtok":1}`).decode(http.StatusCreated, &override)
 	p.post("/v1/users", `{"email":"`+prefix+`-two@example.com","password":"a long password","role":"viewer"}`).decode(http.StatusCreated, &user)
@@ -132,6 +151,7 @@ func (p *person) ids(prefix string) ids {
 	return ids{
 		"event": event.ID.Text(schema.EventPrefix), "agent": event.Agent, "session": prefix,
 		"token": p.share(prefix, "").Token, "override": override.ID, "key": key.ID, "user": user.ID,
+		"report": p.addReport().Text(report.Prefix), "schedule": schedule.ID, "job": p.addJob("test").Text(job.Prefix),
 	}
 }
 
@@ -211,7 +231,7 @@ func (e *endpoint) refusesStrangers(w *world, tokens map[account.Role]string, i 
 func (e *endpoint) refusesOtherMethods(w *world, table []endpoint, i ids) {
 	w.t.Helper()
 	for _, method := range []string{"GET", "POST", "PUT", "PATCH", "DELETE"} {
-		taken := slices.ContainsFunc(table, func(other endpoint) bool { return other.path == e.path && other.method == method }) ||
+		taken := slices.ContainsFunc(table, func(other endpoint) bool { return other.method == method && other.covers(e.path) }) ||
 			// Tracking, which ingest answers.
 			e.path == "/v1/events" && method == http.MethodPost
 		if taken {
