@@ -50,7 +50,7 @@ service:
 `
 
 // startCollector returns the Collector once it takes spans.
-func startCollector(b *testing.B, broker *server, env ...string) *server {
+func startCollector(b *testing.B, broker *server) *server {
 	b.Helper()
 	address := freeAddress(b)
 	config := filepath.Join(b.TempDir(), "collector.yaml")
@@ -58,7 +58,6 @@ func startCollector(b *testing.B, broker *server, env ...string) *server {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(os.Getenv(collectorVar), "--config", config)
-	cmd.Env = append(os.Environ(), env...)
 	cmd.Stderr = os.Stderr
 	p, err := child.Start(cmd, syscall.SIGKILL)
 	if err != nil {
@@ -102,23 +101,21 @@ func awaitCollector(b *testing.B, p *child.Process, address string) {
 }
 
 // BenchmarkCollector compares Outlay with an OpenTelemetry Collector that writes
-// spans to Kafka and waits for the acknowledgement: as it comes, and tuned, with
-// the garbage collector set as in Outlay. Each has a broker of its own, and they
-// take turns. The events are the same: as spans, and for Outlay also as its own
-// JSON.
+// spans to Kafka and waits for the acknowledgement. Each has a broker of its own,
+// and they take turns. The events are the same: as spans, and for Outlay also as
+// its own JSON.
 func BenchmarkCollector(b *testing.B) {
 	if os.Getenv(collectorVar) == "" {
 		fmt.Fprintln(os.Stderr, howToCollector) // A benchmark that is skipped says nothing.
 		b.SkipNow()
 	}
 	secret := account.NewSecret()
-	brokers := [3]*server{}
+	brokers := [2]*server{}
 	for i := range brokers {
 		brokers[i] = startRole(b, "broker", dirVar+"="+b.TempDir())
 	}
 	collector := &contender{server: startCollector(b, brokers[0]), broker: brokers[0]}
-	tuned := &contender{server: startCollector(b, brokers[1], "GOGC=400"), broker: brokers[1]}
-	outlay := &contender{server: startRole(b, "ingest", brokerVar+"="+brokers[2].address, secretVar+"="+secret), broker: brokers[2], splits: true}
+	outlay := &contender{server: startRole(b, "ingest", brokerVar+"="+brokers[1].address, secretVar+"="+secret), broker: brokers[1], splits: true}
 	var ids uint32
 	for _, load := range []struct{ events, connections int }{{1, 64}, {1, 256}, {100, 16}} {
 		turns := []struct {
@@ -127,7 +124,6 @@ func BenchmarkCollector(b *testing.B) {
 			*requestSource
 		}{
 			{"collector/protobuf", collector, spanRequests(b, &ids, otlp.Protobuf, load.events)},
-			{"tuned/protobuf", tuned, spanRequests(b, &ids, otlp.Protobuf, load.events)},
 			{"outlay/track", outlay, trackRequests(load.events)},
 			{"outlay/protobuf", outlay, spanRequests(b, &ids, otlp.Protobuf, load.events)},
 			{"collector/json", collector, spanRequests(b, &ids, otlp.JSON, load.events)},
@@ -141,7 +137,7 @@ func BenchmarkCollector(b *testing.B) {
 			}
 		}
 	}
-	for _, c := range []*contender{collector, tuned, outlay} {
+	for _, c := range []*contender{collector, outlay} {
 		c.check(b)
 	}
 }
