@@ -34,6 +34,7 @@ type Sink struct {
 	deadAccount, deadReceived    column
 	leaseID                      column
 	leaseUsed, leaseStored       column
+	arrivals                     arrivalColumns
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
@@ -166,6 +167,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		}
 		s.events.add(item)
 		s.parts.add(e)
+		s.arrivals.add(e)
 		result.Stored++
 		for _, lease := range e.Leases {
 			sum := leases[lease]
@@ -185,6 +187,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	s.parts.finish()
 	s.addSpend(spend)
 	s.addLeases(leases)
+	s.arrivals.encode()
 	for bucket := range buckets {
 		s.buckets.time(time.Unix(bucket, 0))
 	}
@@ -239,6 +242,7 @@ func (s *Sink) addDead(item *Item) {
 func (s *Sink) reset() {
 	s.events.reset()
 	s.parts.reset()
+	s.arrivals.reset()
 	for c, elementType := range s.columns() {
 		c.reset(elementType)
 	}
@@ -246,7 +250,7 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 32+len(s.events))
+	params := make([][]byte, 0, 44+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
@@ -255,6 +259,9 @@ func (s *Sink) params() [][]byte {
 		params = append(params, s.events[i].bytes())
 	}
 	for c := range s.parts.columns() {
+		params = append(params, c.bytes())
+	}
+	for c := range s.arrivals.columns() {
 		params = append(params, c.bytes())
 	}
 	return params

@@ -65,5 +65,19 @@ WITH moved AS (
       unnest($46::json[]) AS cost_breakdown, unnest($47::text[]) AS tags, unnest($48::json[]) AS metadata,
       unnest($49::text[]) AS idempotency_key, unnest($50::int4[]) AS kafka_partition, unnest($51::int8[]) AS kafka_offset
   ) AS e
+), arrived AS (
+  INSERT INTO arrivals AS a (account_id, bucket, minutes, agent, provider, model, events, errors, unpriced_events,
+    input_tokens, output_tokens, cost_nano_usd, latency_histogram)
+  SELECT account_id, bucket, 1, agent, provider, model, events, errors, unpriced, input, output, cost, latencies
+  FROM unnest(
+    $63::uuid[], $64::timestamptz[], $65::text[], $66::text[], $67::text[], $68::int8[], $69::int8[], $70::int8[],
+    $71::int8[], $72::int8[], $73::int8[], $74::numeric[]) AS n(
+    account_id, bucket, agent, provider, model, events, errors, unpriced, input, output, cost, latencies)
+  ON CONFLICT (account_id, bucket, minutes, agent, provider, model) DO UPDATE SET
+    events = a.events + excluded.events, errors = a.errors + excluded.errors,
+    unpriced_events = a.unpriced_events + excluded.unpriced_events,
+    input_tokens = a.input_tokens + excluded.input_tokens, output_tokens = a.output_tokens + excluded.output_tokens,
+    cost_nano_usd = a.cost_nano_usd + excluded.cost_nano_usd,
+    latency_histogram = a.latency_histogram + excluded.latency_histogram
 )
 SELECT (SELECT partitions FROM moved), require_count((SELECT count(*) FROM keyed), cardinality($5))`
