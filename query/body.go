@@ -28,20 +28,34 @@ func (c *call) optionalBody(v any) error {
 // body reads the request's JSON object into v. Unknown, repeated and differently
 // spelled names are refused, and whatever follows the object.
 func (c *call) body(v any) error {
+	text, err := c.text()
+	if err != nil {
+		return err
+	}
+	return readObject(text, v)
+}
+
+// text returns the request's body as it is.
+func (c *call) text() ([]byte, error) {
 	if kind := c.GetHeader("Content-Type"); kind != "" {
 		media, _, err := mime.ParseMediaType(kind)
 		if err != nil || media != "application/json" {
-			return problem.New(problem.UnsupportedMediaType, "Send the body as application/json.")
+			return nil, problem.New(problem.UnsupportedMediaType, "Send the body as application/json.")
 		}
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBodyBytes))
 	if err != nil {
 		var tooLarge *http.MaxBytesError
 		if errors.As(err, &tooLarge) {
-			return problem.New(problem.TooLarge, "The body may have 64 KiB.")
+			return nil, problem.New(problem.TooLarge, "The body may have 64 KiB.")
 		}
-		return problem.New(problem.BadRequest, "The body did not arrive whole.")
+		return nil, problem.New(problem.BadRequest, "The body did not arrive whole.")
 	}
+	return text, nil
+}
+
+// readObject reads a JSON object over v.
+func readObject(text []byte, v any) error {
 	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
 		return problem.FromFaults(schema.Faults{bodyFault(err)})
 	}

@@ -33,10 +33,13 @@ func TestForgottenAccountShowsNothing(t *testing.T) {
 		w.exec(`SELECT fold_sessions(1000)`)
 		w.store(w.alice.newEvent(nil), w.bob.newEvent(nil))
 		relations := w.relations()
-		for _, needed := range []string{"tenant.events", "tenant.usage_daily", "users", "api_keys", "session_shares", "audit_log", "refresh_tokens"} {
+		for _, needed := range []string{"tenant.events", "tenant.usage_daily", "users", "api_keys", "session_shares", "audit_log", "refresh_tokens", "alert_rules", "incidents", "deliveries"} {
 			if !relations[needed] {
 				t.Errorf("the role cannot read %s, or it is not there", needed)
 			}
+		}
+		if relations["alert_secrets"] {
+			t.Error("the role reads secrets")
 		}
 		if relations["events"] || relations["usage_daily"] {
 			t.Error("the role reads events or aggregates past the views of its schema")
@@ -64,6 +67,18 @@ func (w *world) populate(p *person) {
 	p.share("one", "")
 	p.post("/v1/api-keys", `{"name":"n"}`).want(http.StatusCreated)
 	p.post("/v1/prices/overrides", `{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1}`).want(http.StatusCreated)
+	p.alertEverything()
+}
+
+// alertEverything leaves a rule that was checked, and an incident that was told.
+func (p *person) alertEverything() {
+	p.t.Helper()
+	rule := p.newAlert(`{"name":"n","metric":"events","window":"5m","condition":{"type":"above","value":1},"channels":[{"type":"webhook","url":"http://a.example"}]}`)
+	p.post("/v1/alerts/"+rule.ID+"/test", "").want(http.StatusAccepted)
+	p.exec(`INSERT INTO alert_status (alert_id, account_id, state, checked_at) SELECT alert_id, account_id, 'ok', now() FROM alert_rules WHERE account_id = $1`, p.account)
+	p.exec(`INSERT INTO delivery_tries SELECT delivery_id, account_id, 1, now(), 1, 'timeout', NULL FROM deliveries WHERE account_id = $1`, p.account)
+	p.exec(`INSERT INTO incidents (incident_id, account_id, kind, alert_id, name, metric, scope, started_at, value, peak, peak_at, summary)
+		SELECT alert_id, account_id, 'alert', alert_id, name, metric, '', now(), 1, 1, now(), 's' FROM alert_rules WHERE account_id = $1`, p.account)
 }
 
 func (w *world) relations() map[string]bool {

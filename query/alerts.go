@@ -1,0 +1,194 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"strings"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type conditionReply struct {
+	Type        alert.Condition `json:"type"`
+	Value       any             `json:"value,omitempty"`
+	Sensitivity *float64        `json:"sensitivity,omitempty"`
+}
+
+// channelReply is a channel. Secret is there once, in the answer that made it.
+type channelReply struct {
+	Type   alert.ChannelType `json:"type"`
+	URL    string            `json:"url,omitempty"`
+	To     string            `json:"to,omitempty"`
+	Secret string            `json:"secret,omitempty"`
+}
+
+func newChannelReplies(channels []alert.Channel) []channelReply {
+	replies := make([]channelReply, len(channels))
+	for i := range channels {
+		c := &channels[i]
+		replies[i] = channelReply{Type: c.Type, URL: c.Address, Secret: c.Secret}
+		if c.Type == alert.Email {
+			replies[i].URL, replies[i].To = "", c.Address
+		}
+	}
+	return replies
+}
+
+type alertReply struct {
+	ID        string         `json:"id"`
+	Name      string         `json:"name"`
+	Metric    alert.Metric   `json:"metric"`
+	Agent     *string        `json:"agent"`
+	Model     *string        `json:"model"`
+	Provider  *string        `json:"provider"`
+	Window    string         `json:"window"`
+	Condition conditionReply `json:"condition"`
+	Cooldown  string         `json:"cooldown"`
+	Channels  []channelReply `json:"channels"`
+	Enabled   bool           `json:"enabled"`
+	// State is how the rule stood at LastCheckedAt; "disabled" and "pending" are those
+	// of a rule that is not checked, or not yet.
+	State         alert.State `json:"state"`
+	LastValue     any         `json:"last_value"`
+	LastCheckedAt usage.Time  `json:"last_checked_at"`
+	LastDataAt    usage.Time  `json:"last_data_at"`
+	LastFiredAt   usage.Time  `json:"last_fired_at"`
+	CreatedAt     usage.Time  `json:"created_at"`
+	UpdatedAt     usage.Time  `json:"updated_at"`
+}
+
+func newAlertReply(r *alert.Rule, s alert.Status) alertReply {
+	reply := alertReply{
+		ID: r.ID.Text(alert.RulePrefix), Name: r.Name, Metric: r.Metric, Agent: r.Agent, Model: r.Model, Provider: r.Provider,
+		Window: r.Window.String(), Condition: conditionReply{Type: r.Condition, Sensitivity: r.Sensitivity},
+		Cooldown: durationText(r.Cooldown), Channels: newChannelReplies(r.Channels), Enabled: r.Enabled, State: s.State,
+		LastCheckedAt: timeOf(s.CheckedAt), LastDataAt: timeOf(s.DataAt), LastFiredAt: timeOf(s.FiredAt),
+		CreatedAt: usage.Time{Time: r.CreatedAt}, UpdatedAt: usage.Time{Time: r.UpdatedAt},
+	}
+	if r.Threshold != nil {
+		reply.Condition.Value = r.Metric.Shown(*r.Threshold)
+	}
+	if s.Value != nil {
+		reply.LastValue = r.Metric.Shown(*s.Value)
+	}
+	switch {
+	case !r.Enabled:
+		reply.State = "disabled"
+	case s.State == "":
+		reply.State = "pending"
+	}
+	return reply
+}
+
+// durationText writes a duration without parts that are nothing: "1h", "1h30m", "0s".
+func durationText(d time.Duration) string {
+	text := d.String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if strings.HasSuffix(text, zero) {
+			text = text[:len(text)-2]
+		}
+	}
+	return text
+}
+
+func alertError(err error) error {
+	switch {
+	case errors.Is(err, alert.ErrNotFound):
+		return problem.New(problem.NotFound, "There is no such alert rule or delivery in this account.")
+	case errors.Is(err, alert.ErrTooMany):
+		return problem.New(problem.Conflict, "The account has 100 alert rules, which is as many as it may have. Remove one first.")
+	case errors.Is(err, alert.ErrHiddenAddress):
+		return problem.FromFaults(schema.Faults{{Field: "channels", Message: "must hold the whole address of a new Slack channel"}})
+	case errors.Is(err, alert.ErrPending):
+		return problem.New(problem.Conflict, "The message is still on its way. Wait until it is delivered or given up.")
+	}
+	return storeError(err, "alert rule")
+}
+
+// alerting runs f on what the caller's account may see of alerts.
+func (s *Server) alerting(c *call, f func(context.Context, *alert.Store) error) error {
+	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+		return f(ctx, alert.NewStore(tx))
+	})
+}
+
+// listAlerts answers all rules of the account, newest first.
+func (s *Server) listAlerts(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	var rules []alert.Rule
+	var statuses map[schema.ID]alert.Status
+	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
+		if rules, err = store.Rules(ctx, c.who.AccountID); err != nil {
+			return err
+		}
+		statuses, err = store.Statuses(ctx, c.who.AccountID)
+		return err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	page := list[alertReply]{Data: make([]alertReply, 0, len(rules))}
+	for i := range rules {
+		page.Data = append(page.Data, newAlertReply(&rules[i], statuses[rules[i].ID]))
+	}
+	return c.reply(page)
+}
+
+// ruleID reads the id of the path; one that cannot be is not there.
+func ruleID(c *call) (schema.ID, error) {
+	id, err := schema.ParseID(alert.RulePrefix, c.Param("id"))
+	if err != nil {
+		return id, alertError(alert.ErrNotFound)
+	}
+	return id, nil
+}
+
+// alert answers a rule.
+func (s *Server) alert(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	id, err := ruleID(c)
+	if err != nil {
+		return err
+	}
+	var rule alert.Rule
+	var statuses map[schema.ID]alert.Status
+	err = s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
+		if rule, err = store.Get(ctx, c.who.AccountID, id); err != nil {
+			return err
+		}
+		statuses, err = store.Statuses(ctx, c.who.AccountID)
+		return err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	return c.reply(newAlertReply(&rule, statuses[id]))
+}
+
+// deleteAlert removes a rule. An incident of it that lasts ends without a message.
+func (s *Server) deleteAlert(c *call) error {
+	id, err := ruleID(c)
+	if err != nil {
+		return err
+	}
+	err = s.administer(c, "alert.remove", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		return id.Text(alert.RulePrefix), alert.NewStore(tx).Delete(ctx, c.who.AccountID, id)
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}

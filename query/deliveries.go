@@ -1,0 +1,233 @@
+package query
+
+import (
+	"context"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type tryReply struct {
+	Try     int        `json:"try"`
+	At      usage.Time `json:"at"`
+	TookMS  int64      `json:"took_ms"`
+	Outcome string     `json:"outcome"`
+	Status  *int       `json:"status"`
+}
+
+type deliveryReply struct {
+	// ID is the webhook-id of a webhook.
+	ID         string              `json:"id"`
+	Type       alert.ChannelType   `json:"type"`
+	Address    string              `json:"address"`
+	Message    alert.Type          `json:"message"`
+	Title      string              `json:"title"`
+	Summary    string              `json:"summary"`
+	IncidentID *string             `json:"incident_id"`
+	State      alert.DeliveryState `json:"state"`
+	CreatedAt  usage.Time          `json:"created_at"`
+	NextTryAt  usage.Time          `json:"next_try_at"`
+	FinishedAt usage.Time          `json:"finished_at"`
+	Tries      []tryReply          `json:"tries"`
+}
+
+func newDeliveryReply(d *alert.Delivery) deliveryReply {
+	reply := deliveryReply{
+		ID: d.ID.Text(alert.DeliveryPrefix), Type: d.Channel, Address: d.Address, Message: d.Type, Title: d.Title, Summary: d.Summary,
+		State: d.State, CreatedAt: usage.Time{Time: d.CreatedAt}, FinishedAt: timeOf(d.FinishedAt), Tries: make([]tryReply, len(d.Tries)),
+	}
+	if d.State == alert.Pending {
+		reply.NextTryAt = usage.Time{Time: d.NextTryAt}
+	}
+	if d.IncidentID != nil {
+		id := d.IncidentID.Text(alert.IncidentPrefix)
+		reply.IncidentID = &id
+	}
+	for i, t := range d.Tries {
+		reply.Tries[i] = tryReply{t.Try, usage.Time{Time: t.At}, t.TookMS, t.Outcome, t.Status}
+	}
+	return reply
+}
+
+// ruleHandler answers a request about what belongs to a rule, or to the account itself
+// for nil.
+type ruleHandler func(c *call, rule *schema.ID) error
+
+func ofOwnChannels(h ruleHandler) handler { return func(c *call) error { return h(c, nil) } }
+
+// ofRule answers 404 for a rule that is not there.
+func (s *Server) ofRule(h ruleHandler) handler {
+	return func(c *call) error {
+		id, err := ruleID(c)
+		if err != nil {
+			return err
+		}
+		err = s.alerting(c, func(ctx context.Context, store *alert.Store) error {
+			_, err := store.Get(ctx, c.who.AccountID, id)
+			return err
+		})
+		if err != nil {
+			return alertError(err)
+		}
+		return h(c, &id)
+	}
+}
+
+// listDeliveries answers a page of messages with every try, newest first.
+func (s *Server) listDeliveries(c *call, rule *schema.ID) error {
+	p := c.params("limit", "cursor")
+	limit := p.limit()
+	position := readCursor(c, p, (*timedPosition).valid)
+	if err := p.err(); err != nil {
+		return err
+	}
+	before, id := position.place()
+	var found []alert.Delivery
+	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
+		found, err = store.Deliveries(ctx, c.who.AccountID, rule, before, id, limit+1)
+		return err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	page := list[deliveryReply]{Data: make([]deliveryReply, 0, limit)}
+	for i := range found[:min(limit, len(found))] {
+		page.Data = append(page.Data, newDeliveryReply(&found[i]))
+	}
+	if len(found) > limit {
+		last := &found[limit-1]
+		if page.NextCursor, err = writeCursor(c, p, timedPosition{last.CreatedAt.UnixMicro(), last.ID}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}
+
+// replayDelivery has a message sent again, under the same id.
+func (s *Server) replayDelivery(c *call, rule *schema.ID) error {
+	id, err := schema.ParseID(alert.DeliveryPrefix, c.Param("delivery"))
+	if err != nil {
+		return alertError(alert.ErrNotFound)
+	}
+	var found []alert.Delivery
+	err = s.administer(c, "delivery.replay", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		store, target := alert.NewStore(tx), id.Text(alert.DeliveryPrefix)
+		if err := store.Replay(ctx, c.who.AccountID, rule, id, s.now()); err != nil {
+			return target, err
+		}
+		found, err = store.DeliveriesOf(ctx, c.who.AccountID, []schema.ID{id})
+		return target, err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	return c.replyStatus(http.StatusAccepted, newDeliveryReply(&found[0]))
+}
+
+// testInterval is how often a rule may be tested: channels may be somebody else's.
+const testInterval = 10 * time.Second
+
+var (
+	errTested     = problem.New(problem.Conflict, "A test of this rule is on its way or was made in the last 10 seconds. Try again in a moment.")
+	errNoChannels = problem.New(problem.Conflict, "The rule has no channels. PATCH it with some.")
+)
+
+// testAlert sends a message to the channels of a rule, so that one can see that they
+// work.
+func (s *Server) testAlert(c *call) error {
+	if err := c.optionalBody(&struct{}{}); err != nil {
+		return err
+	}
+	id, err := ruleID(c)
+	if err != nil {
+		return err
+	}
+	var found []alert.Delivery
+	err = s.administer(c, "alert.test", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		store, now := alert.NewStore(tx), s.now().UTC().Truncate(time.Microsecond)
+		target := id.Text(alert.RulePrefix)
+		rule, err := store.Lock(ctx, c.who.AccountID, id)
+		if err != nil {
+			return target, err
+		}
+		if len(rule.Channels) == 0 {
+			return target, errNoChannels
+		}
+		tested, err := store.TestedSince(ctx, c.who.AccountID, id, now.Add(-testInterval))
+		if err != nil {
+			return target, err
+		}
+		if tested {
+			return target, errTested
+		}
+		ids, err := store.Tell(ctx, c.who.AccountID, alert.Test(&rule, now), rule.Channels)
+		if err != nil {
+			return target, err
+		}
+		found, err = store.DeliveriesOf(ctx, c.who.AccountID, ids)
+		return target, err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	page := list[deliveryReply]{Data: make([]deliveryReply, 0, len(found))}
+	for i := range found {
+		page.Data = append(page.Data, newDeliveryReply(&found[i]))
+	}
+	return c.replyStatus(http.StatusAccepted, page)
+}
+
+type channelsBody struct {
+	Channels []channelRequest `json:"channels"`
+}
+
+type channelsReply struct {
+	Channels []channelReply `json:"channels"`
+}
+
+// ownChannels answers whom the account tells of its caps and reports.
+func (s *Server) ownChannels(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	var channels []alert.Channel
+	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
+		channels, err = store.Channels(ctx, c.who.AccountID, nil)
+		return err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	return c.reply(channelsReply{newChannelReplies(channels)})
+}
+
+// putOwnChannels sets them. The answer holds the secrets of webhooks that were added.
+func (s *Server) putOwnChannels(c *call) error {
+	var request channelsBody
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	var faults schema.Faults
+	channels := channelsOf(request.Channels, &faults)
+	alert.CheckChannels(&faults, channels)
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	detail := map[string]any{"channels": alertDetail(&alert.Rule{Channels: channels})["channels"]}
+	err := s.administer(c, "channels.set", detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		var err error
+		channels, err = alert.NewStore(tx).SetChannels(ctx, c.who.AccountID, nil, channels, s.now().UTC().Truncate(time.Microsecond))
+		return c.who.AccountID.Text(schema.AccountPrefix), err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	return c.reply(channelsReply{newChannelReplies(channels)})
+}

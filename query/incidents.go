@@ -1,0 +1,134 @@
+package query
+
+import (
+	"context"
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+// toldReply is how far an incident was told to a channel.
+type toldReply struct {
+	Type        alert.ChannelType   `json:"type"`
+	Address     string              `json:"address"`
+	Message     alert.Type          `json:"message"`
+	State       alert.DeliveryState `json:"state"`
+	DeliveredAt usage.Time          `json:"delivered_at"`
+}
+
+type incidentReply struct {
+	ID         string       `json:"id"`
+	Kind       alert.Kind   `json:"kind"`
+	AlertID    *string      `json:"alert_id"`
+	Name       string       `json:"name"`
+	Metric     alert.Metric `json:"metric"`
+	Agent      *string      `json:"agent"`
+	State      string       `json:"state"`
+	StartedAt  usage.Time   `json:"started_at"`
+	EndedAt    usage.Time   `json:"ended_at"`
+	Value      any          `json:"value"`
+	Peak       any          `json:"peak"`
+	PeakAt     usage.Time   `json:"peak_at"`
+	Summary    string       `json:"summary"`
+	Deliveries []toldReply  `json:"deliveries"`
+}
+
+func newIncidentReply(i *alert.Incident, told []alert.Told) incidentReply {
+	reply := incidentReply{
+		ID: i.ID.Text(alert.IncidentPrefix), Kind: i.Kind, Name: i.Name, Metric: i.Metric, Agent: nonEmpty(i.Scope),
+		State: "firing", StartedAt: usage.Time{Time: i.StartedAt}, EndedAt: timeOf(i.EndedAt),
+		Value: i.Metric.Shown(i.Value), Peak: i.Metric.Shown(i.Peak), PeakAt: usage.Time{Time: i.PeakAt},
+		Summary: i.Summary, Deliveries: make([]toldReply, len(told)),
+	}
+	if i.EndedAt != nil {
+		reply.State = "resolved"
+	}
+	if i.AlertID != nil {
+		id := i.AlertID.Text(alert.RulePrefix)
+		reply.AlertID = &id
+	}
+	for n, t := range told {
+		reply.Deliveries[n] = toldReply{Type: t.Channel, Address: t.Address, Message: t.Type, State: t.State}
+		if t.State == alert.Delivered {
+			reply.Deliveries[n].DeliveredAt = timeOf(t.At)
+		}
+	}
+	return reply
+}
+
+// timedPosition is the last item of a page of what has a time and an id.
+type timedPosition struct {
+	Micros int64     `json:"t"`
+	ID     schema.ID `json:"i"`
+}
+
+func (p *timedPosition) valid() bool {
+	first, end := usage.AllTime()
+	t := time.UnixMicro(p.Micros)
+	return !t.Before(first) && t.Before(end)
+}
+
+// place returns where a page begins: behind a position, or at the newest item.
+func (p *timedPosition) place() (time.Time, schema.ID) {
+	if p == nil {
+		_, end := usage.AllTime()
+		return end, schema.ID{}
+	}
+	return time.UnixMicro(p.Micros), p.ID
+}
+
+// incidentFilter reads the parameters that choose incidents.
+func incidentFilter(p *params) alert.IncidentFilter {
+	_, end := usage.AllTime()
+	f := alert.IncidentFilter{Scope: p.text("agent")}
+	f.From, f.To = p.span(time.UTC, end, sinceEver)
+	if text := p.values.Get("alert_id"); text != "" {
+		id, err := schema.ParseID(alert.RulePrefix, text)
+		if err != nil {
+			p.faults.Add("alert_id", "must be the id of an alert rule, alr_…")
+		}
+		f.RuleID = &id
+	}
+	if state := p.oneOf("state", "", "firing", "resolved"); state != "" {
+		open := state == "firing"
+		f.Open = &open
+	}
+	return f
+}
+
+// listIncidents answers a page of incidents, newest first, with what was delivered
+// where.
+func (s *Server) listIncidents(c *call) error {
+	p := c.params("alert_id", "agent", "state", "from", "to", "limit", "cursor")
+	filter, limit := incidentFilter(p), p.limit()
+	position := readCursor(c, p, (*timedPosition).valid)
+	if err := p.err(); err != nil {
+		return err
+	}
+	before, id := position.place()
+	var incidents []alert.Incident
+	var told map[schema.ID][]alert.Told
+	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
+		if incidents, err = store.Incidents(ctx, c.who.AccountID, filter, before, id, limit+1); err != nil {
+			return err
+		}
+		told, err = store.Told(ctx, c.who.AccountID, incidents)
+		return err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	page := list[incidentReply]{Data: make([]incidentReply, 0, limit)}
+	for i := range incidents[:min(limit, len(incidents))] {
+		page.Data = append(page.Data, newIncidentReply(&incidents[i], told[incidents[i].ID]))
+	}
+	if len(incidents) > limit {
+		last := &incidents[limit-1]
+		if page.NextCursor, err = writeCursor(c, p, timedPosition{last.StartedAt.UnixMicro(), last.ID}); err != nil {
+			return err
+		}
+	}
+	return c.reply(page)
+}

@@ -1,0 +1,264 @@
+package query
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/go-json-experiment/json/jsontext"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// alertRequest is a rule as a client makes it, or the part of one that is to be
+// changed.
+type alertRequest struct {
+	Name      string            `json:"name"`
+	Metric    alert.Metric      `json:"metric"`
+	Agent     *string           `json:"agent"`
+	Model     *string           `json:"model"`
+	Provider  *string           `json:"provider"`
+	Window    string            `json:"window"`
+	Condition *conditionRequest `json:"condition"`
+	Cooldown  *string           `json:"cooldown"`
+	Channels  *[]channelRequest `json:"channels"`
+	Enabled   *bool             `json:"enabled"`
+}
+
+type conditionRequest struct {
+	Type        alert.Condition `json:"type"`
+	Value       jsontext.Value  `json:"value"`
+	Sensitivity *float64        `json:"sensitivity"`
+}
+
+type channelRequest struct {
+	Type alert.ChannelType `json:"type"`
+	URL  string            `json:"url"`
+	To   string            `json:"to"`
+}
+
+func channelsOf(requests []channelRequest, faults *schema.Faults) []alert.Channel {
+	channels := make([]alert.Channel, len(requests))
+	for i, r := range requests {
+		channels[i] = alert.Channel{Type: r.Type, Address: r.URL}
+		other, given := "to", r.To
+		if r.Type == alert.Email {
+			channels[i].Address, other, given = r.To, "url", r.URL
+		}
+		if given != "" {
+			faults.Add("channels["+strconv.Itoa(i)+"]."+other, "is not for a channel of this type")
+		}
+	}
+	return channels
+}
+
+// requestOf is a rule as a client could have asked for it. What a body changes is read
+// over it; a condition and channels are replaced as a whole.
+func requestOf(r *alert.Rule) alertRequest {
+	cooldown := durationText(r.Cooldown)
+	return alertRequest{
+		Name: r.Name, Metric: r.Metric, Agent: r.Agent, Model: r.Model, Provider: r.Provider,
+		Window: r.Window.String(), Cooldown: &cooldown, Enabled: &r.Enabled,
+	}
+}
+
+// apply makes r what is asked for.
+func (q *alertRequest) apply(r *alert.Rule) error {
+	var faults schema.Faults
+	metric := r.Metric
+	r.Name, r.Metric = strings.TrimSpace(q.Name), q.Metric
+	r.Agent, r.Model, r.Provider = trimmed(q.Agent), trimmed(q.Model), trimmed(q.Provider)
+	r.Enabled = q.Enabled == nil || *q.Enabled
+	q.applyTimes(r, &faults)
+	switch {
+	case q.Condition != nil:
+		q.Condition.apply(r, &faults)
+	case r.Condition == "":
+		faults.Add("condition", "is required")
+	case metric != r.Metric && r.Condition == alert.Above:
+		faults.Add("condition", "is required with another metric")
+	}
+	if q.Channels != nil {
+		r.Channels = channelsOf(*q.Channels, &faults)
+	}
+	if !faults.Has("condition") {
+		r.Check(&faults)
+	}
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+// trimmed treats a name as tracking does.
+func trimmed(text *string) *string {
+	if text == nil {
+		return nil
+	}
+	t := strings.TrimSpace(*text)
+	return &t
+}
+
+func (q *alertRequest) applyTimes(r *alert.Rule, faults *schema.Faults) {
+	var ok bool
+	if r.Window, ok = alert.ParseWindow(q.Window); !ok {
+		faults.Add("window", "must be one of 5m, 15m, 1h, 24h")
+	}
+	r.Cooldown = alert.DefaultCooldown
+	if q.Cooldown != nil {
+		d, err := time.ParseDuration(*q.Cooldown)
+		if err != nil || d%time.Second != 0 {
+			faults.Add("cooldown", "must be a time in whole seconds, such as 30m or 1h")
+			return
+		}
+		r.Cooldown = d
+	}
+}
+
+func (q *conditionRequest) apply(r *alert.Rule, faults *schema.Faults) {
+	r.Condition, r.Threshold, r.Sensitivity = q.Type, nil, q.Sensitivity
+	if r.Condition == alert.Anomaly && r.Sensitivity == nil {
+		sensitivity := float64(alert.DefaultSensitivity)
+		r.Sensitivity = &sensitivity
+	}
+	const field = "condition.value"
+	switch q.Value.Kind() {
+	case 0, 'n':
+		return
+	case '0':
+	default:
+		faults.Add(field, "must be a number")
+		return
+	}
+	if r.Metric == alert.Cost {
+		nano, err := schema.ParseUSDUpTo(string(q.Value), alert.MaxThresholdUSD*1_000_000_000)
+		switch {
+		case errors.Is(err, schema.ErrAmountTooLarge):
+			faults.Add(field, "must be at most 9000000")
+		case err != nil:
+			faults.Add(field, err.Error())
+		}
+		v := float64(nano)
+		r.Threshold = &v
+		return
+	}
+	v, err := strconv.ParseFloat(string(q.Value), 64)
+	if err != nil {
+		faults.Add(field, "must be a number")
+	}
+	r.Threshold = &v
+}
+
+// alertDetail is what the audit log shows of a rule: without secrets.
+func alertDetail(r *alert.Rule) map[string]any {
+	shown := make([]alert.Channel, len(r.Channels))
+	for i := range r.Channels {
+		shown[i] = alert.Channel{Type: r.Channels[i].Type, Address: r.Channels[i].Shown()}
+	}
+	reply := newAlertReply(r, alert.Status{})
+	return map[string]any{
+		"name": reply.Name, "metric": reply.Metric, "agent": reply.Agent, "model": reply.Model, "provider": reply.Provider,
+		"window": reply.Window, "condition": reply.Condition, "cooldown": reply.Cooldown, "enabled": reply.Enabled,
+		"channels": newChannelReplies(shown),
+	}
+}
+
+// createAlert makes a rule. Its answer is the only one that holds the secrets of its
+// webhooks.
+func (s *Server) createAlert(c *call) error {
+	var request alertRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	now := s.now().UTC().Truncate(time.Microsecond)
+	rule := alert.Rule{ID: schema.NewID(now), AccountID: c.who.AccountID, CreatedAt: now, UpdatedAt: now, CreatedBy: &c.who.UserID}
+	if err := request.apply(&rule); err != nil {
+		return err
+	}
+	err := s.administer(c, "alert.create", alertDetail(&rule), func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		return rule.ID.Text(alert.RulePrefix), alert.NewStore(tx).Create(ctx, &rule)
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	return c.replyStatus(http.StatusCreated, newAlertReply(&rule, alert.Status{}))
+}
+
+// changeAlert changes what is given of a rule. The answer holds the secrets of
+// webhooks that were added.
+func (s *Server) changeAlert(c *call) error {
+	id, err := ruleID(c)
+	if err != nil {
+		return err
+	}
+	text, err := c.text()
+	if err != nil {
+		return err
+	}
+	// What is wrong with the body by itself is told whether there is such a rule or not.
+	if err := readObject(text, &alertRequest{}); err != nil {
+		return err
+	}
+	act, err := s.newAct(c, "alert.change", id.Text(alert.RulePrefix), struct{}{})
+	if err != nil {
+		return err
+	}
+	var rule alert.Rule
+	var status alert.Status
+	err = s.usage.Administer(c.ctx(), c.who.AccountID, act, func(ctx context.Context, tx pgx.Tx) error {
+		store := alert.NewStore(tx)
+		rule, err = store.Lock(ctx, c.who.AccountID, id)
+		if err != nil {
+			return err
+		}
+		if act.Detail, err = s.change(ctx, store, &rule, text); err != nil {
+			return err
+		}
+		statuses, err := store.Statuses(ctx, c.who.AccountID)
+		status = statuses[id]
+		return err
+	})
+	if err != nil {
+		return alertError(err)
+	}
+	return c.reply(newAlertReply(&rule, status))
+}
+
+// change makes of a rule what the body says and returns what the audit log shows.
+func (s *Server) change(ctx context.Context, store *alert.Store, rule *alert.Rule, text []byte) ([]byte, error) {
+	request := requestOf(rule)
+	if err := readObject(text, &request); err != nil {
+		return nil, err
+	}
+	kept := rule.Channels
+	if request.Channels == nil {
+		// Those that are there were checked when they came; as they are shown, they
+		// would not pass again.
+		rule.Channels = nil
+	}
+	if err := request.apply(rule); err != nil {
+		return nil, err
+	}
+	rule.UpdatedAt = s.now().UTC().Truncate(time.Microsecond)
+	detail, err := json.Marshal(alertDetail(rule))
+	if err != nil {
+		return nil, err
+	}
+	if err := store.Update(ctx, rule); err != nil {
+		return nil, err
+	}
+	if request.Channels == nil {
+		rule.Channels = kept
+		return detail, nil
+	}
+	rule.Channels, err = store.SetChannels(ctx, rule.AccountID, &rule.ID, rule.Channels, rule.UpdatedAt)
+	return detail, err
+}
