@@ -1,0 +1,232 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/budget"
+)
+
+// checkAccount checks the enabled rules of one account.
+func (w *Watcher) checkAccount(ctx context.Context, rules []alert.Rule, at time.Time, complete bool) error {
+	standings, err := w.standings(ctx, rules, at)
+	if err != nil {
+		return err
+	}
+	seen := map[alert.Window][]sum{}
+	var failed error
+	findings := make([]finding, 0, len(rules))
+	for i := range rules {
+		r := &rules[i]
+		was := standings[r.ID]
+		verdicts, err := w.judge(ctx, r, was, seen, at)
+		if err != nil {
+			failed = errors.Join(failed, fmt.Errorf("check rule %s: %w", r.ID.Text(alert.RulePrefix), err))
+			continue
+		}
+		d := decide(r, verdicts, was, at, complete)
+		findings = append(findings, finding{r, d, statusOf(verdicts, was, d, at)})
+	}
+	return errors.Join(failed, w.apply(ctx, rules[0].AccountID, findings, at))
+}
+
+// finding is what a check of a rule has found.
+type finding struct {
+	rule *alert.Rule
+	decision
+	status alert.Status
+}
+
+// judge says of each scope of a rule whether its condition holds. seen keeps the sums
+// of a window for the account's other rules.
+func (w *Watcher) judge(ctx context.Context, r *alert.Rule, was standing, seen map[alert.Window][]sum, at time.Time) ([]verdict, error) {
+	if r.Metric == alert.BudgetUsed {
+		return w.judgeCaps(ctx, r)
+	}
+	from := r.Window.Start(at)
+	sums, err := w.window(ctx, r, seen, from, at)
+	if err != nil {
+		return nil, err
+	}
+	var past map[string]hours
+	if r.Condition == alert.Anomaly {
+		if past, err = w.pastOf(ctx, r, from, at); err != nil {
+			return nil, err
+		}
+	}
+	list := readings(r, sums, past)
+	verdicts := make([]verdict, len(list))
+	for i, read := range list {
+		if r.Condition == alert.Above {
+			verdicts[i] = judgeAbove(r, read)
+			continue
+		}
+		_, firing := was.open[read.scope]
+		verdicts[i] = judgeAnomaly(r, read, past[read.scope], from, at, firing)
+	}
+	return verdicts, nil
+}
+
+func (w *Watcher) window(ctx context.Context, r *alert.Rule, seen map[alert.Window][]sum, from, to time.Time) ([]sum, error) {
+	if r.Metric == alert.LatencyP95 {
+		return w.latencies(ctx, r, from, to)
+	}
+	if sums, ok := seen[r.Window]; ok {
+		return sums, nil
+	}
+	sums, err := w.sums(ctx, r.AccountID, from, to)
+	seen[r.Window] = sums
+	return sums, err
+}
+
+// knownPast is what a rule is compared with, until its window moves into another hour.
+type knownPast struct {
+	from, to, changed time.Time
+	past              map[string]hours
+	used              time.Time
+}
+
+// pastOf reads the past of a rule once an hour.
+func (w *Watcher) pastOf(ctx context.Context, r *alert.Rule, from, to time.Time) (map[string]hours, error) {
+	k := w.known[r.ID]
+	if !k.from.Equal(from.Truncate(time.Hour)) || !k.to.Equal(to.Truncate(time.Hour)) || !k.changed.Equal(r.UpdatedAt) {
+		past, err := w.past(ctx, r, from, to)
+		if err != nil {
+			return nil, err
+		}
+		k = knownPast{from: from.Truncate(time.Hour), to: to.Truncate(time.Hour), changed: r.UpdatedAt, past: past}
+	}
+	k.used = to
+	w.known[r.ID] = k
+	return k.past, nil
+}
+
+// forget drops what was kept for rules that are no longer checked.
+func (w *Watcher) forget(at time.Time) {
+	for id, k := range w.known {
+		if k.used.Before(at.Add(-time.Hour)) {
+			delete(w.known, id)
+		}
+	}
+}
+
+// judgeCaps judges the caps of a rule on budget_used: that of its agent, or each one
+// of the account.
+func (w *Watcher) judgeCaps(ctx context.Context, r *alert.Rule) ([]verdict, error) {
+	caps, err := w.caps(ctx, r.AccountID, r.Agent)
+	if err != nil {
+		return nil, err
+	}
+	verdicts := make([]verdict, len(caps))
+	for i := range caps {
+		c := &caps[i]
+		verdicts[i] = judgeAbove(r, reading{scope: c.Agent, value: c.used(), known: true, events: 1})
+	}
+	return verdicts, nil
+}
+
+// standingCap is a cap and what is spent of it in its present period.
+type standingCap struct {
+	budget.Budget
+	window budget.Window
+	spent  schema.NanoUSD
+}
+
+// used is the part of the cap that is spent; all of it when there is nothing to spend.
+func (c *standingCap) used() float64 {
+	if c.Limit == 0 {
+		return 1
+	}
+	return float64(c.spent) / float64(c.Limit)
+}
+
+// caps reads the caps of an account, or of one agent of it.
+func (w *Watcher) caps(ctx context.Context, accountID schema.ID, agent *string) ([]standingCap, error) {
+	store := budget.NewStore(w.pool)
+	var budgets []budget.Budget
+	var err error
+	if agent != nil {
+		budgets, err = store.OfAgents(ctx, accountID, []string{*agent})
+	} else {
+		budgets, err = store.Page(ctx, accountID, nil, maxCaps)
+	}
+	if err != nil {
+		return nil, err
+	}
+	return w.standingCaps(ctx, store, accountID, budgets)
+}
+
+// maxCaps bounds how many caps of an account one rule looks at.
+const maxCaps = 10_000
+
+func (w *Watcher) standingCaps(ctx context.Context, store *budget.Store, accountID schema.ID, budgets []budget.Budget) ([]standingCap, error) {
+	if len(budgets) == 0 {
+		return nil, nil
+	}
+	now := w.now()
+	agents, windows := make([]string, len(budgets)), make([]budget.Window, len(budgets))
+	for i := range budgets {
+		agents[i], windows[i] = budgets[i].Agent, budgets[i].Window(now)
+	}
+	states, err := store.States(ctx, accountID, agents, windows)
+	if err != nil {
+		return nil, err
+	}
+	caps := make([]standingCap, len(budgets))
+	for i := range budgets {
+		caps[i] = standingCap{budgets[i], windows[i], upTo(states[i].Spent)}
+	}
+	return caps, nil
+}
+
+// upTo returns a sum as an amount; more than an amount can be is above every cap.
+func upTo(s schema.Sum) schema.NanoUSD {
+	hi, lo := s.Words()
+	if hi > 0 || lo > math.MaxInt64 {
+		return math.MaxInt64
+	}
+	return schema.NanoUSD(lo)
+}
+
+const selectOpen = `
+SELECT alert_id, incident_id, scope, started_at, peak FROM incidents WHERE alert_id = ANY($1) AND ended_at IS NULL`
+
+const selectEnded = `
+SELECT alert_id, scope, max(ended_at) FROM incidents WHERE alert_id = ANY($1) AND ended_at > $2 GROUP BY alert_id, scope`
+
+// standings reads what became of rules until now.
+func (w *Watcher) standings(ctx context.Context, rules []alert.Rule, at time.Time) (map[schema.ID]standing, error) {
+	ids, found := make([]schema.ID, len(rules)), map[schema.ID]standing{}
+	for i := range rules {
+		ids[i] = rules[i].ID
+		found[ids[i]] = standing{open: map[string]openIncident{}, ended: map[string]time.Time{}}
+	}
+	var id schema.ID
+	var scope string
+	var incident openIncident
+	rows, _ := w.pool.Query(ctx, selectOpen, ids)
+	_, err := pgx.ForEachRow(rows, []any{&id, &incident.id, &scope, &incident.startedAt, &incident.peak}, func() error {
+		found[id].open[scope] = incident
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read open incidents: %w", err)
+	}
+	var ended time.Time
+	rows, _ = w.pool.Query(ctx, selectEnded, ids, at.Add(-alert.MaxCooldown))
+	_, err = pgx.ForEachRow(rows, []any{&id, &scope, &ended}, func() error {
+		found[id].ended[scope] = ended
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read past incidents: %w", err)
+	}
+	return found, nil
+}

@@ -1,0 +1,42 @@
+package watch
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+type metrics struct {
+	leading     prometheus.Gauge
+	duration    prometheus.Histogram
+	errors      prometheus.Counter
+	behind      prometheus.Gauge
+	transitions *prometheus.CounterVec
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	m := &metrics{
+		leading: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_alerts_leading", Help: "1 while this processor checks the alert rules.",
+		}),
+		duration: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "outlay_processor_alert_check_duration_seconds", Help: "Time to check all alert rules and caps once.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
+		}),
+		errors: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_processor_alert_check_errors_total", Help: "Checks in which some rule or cap could not be checked.",
+		}),
+		behind: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_alerts_behind_seconds", Help: "How far behind the clock the events are that rules were checked against.",
+		}),
+		transitions: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_alert_transitions_total", Help: "Incidents that began or ended and thresholds of caps that were passed, by what is told.",
+		}, []string{"type"}),
+	}
+	for _, t := range []alert.Type{alert.AlertFiring, alert.AlertResolved, alert.BudgetThreshold, alert.BudgetExceeded} {
+		m.transitions.WithLabelValues(string(t))
+	}
+	return m
+}

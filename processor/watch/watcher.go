@@ -1,0 +1,210 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+// Config says how rules are checked.
+type Config struct {
+	// Interval is how often all rules are checked.
+	Interval time.Duration `name:"alert-interval" default:"10s" help:"How often alert rules are checked, at most 30s."`
+}
+
+// DefaultConfig returns the defaults that the flags have.
+func DefaultConfig() Config { return Config{Interval: 10 * time.Second} }
+
+// Validate returns an error that names the flag to mend.
+func (c Config) Validate() error {
+	if c.Interval < time.Second || c.Interval > 30*time.Second {
+		return errors.New("--alert-interval must be between 1s and 30s")
+	}
+	return nil
+}
+
+// Deps are what a Watcher works with; the caller owns them.
+type Deps struct {
+	// Pool gives one connection at a time.
+	Pool *pgxpool.Pool
+	// Topic is where the events come from that have to be stored first.
+	Topic   string
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Now     func() time.Time
+}
+
+// Watcher checks the rules while it leads.
+type Watcher struct {
+	cfg     Config
+	pool    *pgxpool.Pool
+	topic   string
+	lead    lead
+	known   map[schema.ID]knownPast
+	folded  time.Time
+	metrics *metrics
+	log     *slog.Logger
+	now     func() time.Time
+}
+
+// New returns a Watcher. Its configuration was validated.
+func New(cfg Config, d Deps) *Watcher {
+	return &Watcher{
+		cfg: cfg, pool: d.Pool, topic: d.Topic, lead: lead{d.Pool, schema.NewID(d.Now())}, known: map[schema.ID]knownPast{},
+		metrics: newMetrics(d.Metrics), log: d.Log, now: d.Now,
+	}
+}
+
+// takeOverInterval is how often a processor that does not lead looks whether the one
+// that does is alive.
+const takeOverInterval = 2 * time.Second
+
+// dropTimeout bounds how long handing the lead on may take.
+const dropTimeout = 2 * time.Second
+
+// Run checks the rules until ctx ends, whenever this processor leads. It returns nil.
+func (w *Watcher) Run(ctx context.Context) error {
+	defer func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+		defer cancel()
+		if err := w.lead.drop(ctx); err != nil {
+			w.log.DebugContext(ctx, "lead not dropped", "error", err)
+		}
+	}()
+	leading := false
+	for {
+		err := w.lead.take(ctx)
+		if err == nil {
+			if !leading {
+				w.log.InfoContext(ctx, "this processor checks the alert rules")
+			}
+			err = w.Check(ctx)
+		}
+		leads := !errors.Is(err, errNotLeading)
+		if leading && !leads {
+			w.log.InfoContext(ctx, "another processor checks the alert rules")
+		}
+		leading = leads
+		if leads && err != nil && ctx.Err() == nil {
+			w.metrics.errors.Inc()
+			w.log.WarnContext(ctx, "alert rules not all checked", "error", err)
+		}
+		wait := takeOverInterval
+		w.metrics.leading.Set(0)
+		if leading {
+			w.metrics.leading.Set(1)
+			wait = w.cfg.Interval
+		}
+		if pause(ctx, wait) != nil {
+			return nil
+		}
+	}
+}
+
+func pause(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}
+
+// Check checks everything once. An account whose check fails does not keep the others
+// from theirs. It returns errNotLeading when another process took the lead meanwhile.
+func (w *Watcher) Check(ctx context.Context) error {
+	start := time.Now()
+	rules, err := alert.NewStore(w.pool).Enabled(ctx)
+	if err != nil {
+		return err
+	}
+	at, complete, err := w.asOf(ctx)
+	if err != nil {
+		return err
+	}
+	failed := w.closeOrphans(ctx, at)
+	for len(rules) > 0 {
+		n := 1
+		for n < len(rules) && rules[n].AccountID == rules[0].AccountID {
+			n++
+		}
+		err := w.checkAccount(ctx, rules[:n], at, complete)
+		if errors.Is(err, errNotLeading) || ctx.Err() != nil {
+			return err
+		}
+		failed = errors.Join(failed, err, w.prolong(ctx))
+		rules = rules[n:]
+	}
+	w.forget(at)
+	failed = errors.Join(failed, w.checkCaps(ctx), w.fold(ctx, at))
+	w.metrics.duration.Observe(time.Since(start).Seconds())
+	return failed
+}
+
+// prolong keeps the lead through a long check.
+func (w *Watcher) prolong(ctx context.Context) error { return w.lead.take(ctx) }
+
+// behind is how far the stored events may be behind the clock before rules are checked
+// against what is there all the same.
+const behind = 5 * time.Minute
+
+const selectComplete = `SELECT min(complete_until) FROM kafka_offsets WHERE topic = $1 AND complete_until > '-infinity'`
+
+// asOf returns the time that is checked for: up to it, everything that arrived is
+// stored, so that a processor that is behind does not look like agents that are
+// silent. When it is far behind the clock, the time is now, and complete is false.
+func (w *Watcher) asOf(ctx context.Context) (at time.Time, complete bool, err error) {
+	var until *time.Time
+	if err := w.pool.QueryRow(ctx, selectComplete, w.topic).Scan(&until); err != nil {
+		return time.Time{}, false, fmt.Errorf("read how far events are stored: %w", err)
+	}
+	now := w.now().UTC().Truncate(time.Microsecond)
+	if until == nil || until.After(now) {
+		return now, true, nil
+	}
+	w.metrics.behind.Set(now.Sub(*until).Seconds())
+	if now.Sub(*until) > behind {
+		return now, false, nil
+	}
+	return until.UTC(), true, nil
+}
+
+const foldArrivals = `SELECT fold_arrivals($1, $2, $3)`
+
+const deleteOldArrivals = `DELETE FROM arrivals WHERE minutes = 60 AND bucket < $1`
+
+// How long sums are kept by the minute, by the quarter and by the hour: each longer
+// than the windows that need them, and the hours as long as there is a past to compare
+// with.
+const (
+	keepByMinute  = 2 * time.Hour
+	keepByQuarter = 26 * time.Hour
+	keepByHour    = (historyWeeks + 1) * week
+	foldInterval  = time.Minute
+)
+
+// fold makes old sums coarser and drops the oldest.
+func (w *Watcher) fold(ctx context.Context, at time.Time) error {
+	if at.Before(w.folded.Add(foldInterval)) {
+		return nil
+	}
+	w.folded = at
+	if _, err := w.pool.Exec(ctx, foldArrivals, 1, 15, at.Add(-keepByMinute).Truncate(15*time.Minute)); err != nil {
+		return fmt.Errorf("fold minutes: %w", err)
+	}
+	if _, err := w.pool.Exec(ctx, foldArrivals, 15, 60, at.Add(-keepByQuarter).Truncate(time.Hour)); err != nil {
+		return fmt.Errorf("fold quarters: %w", err)
+	}
+	if _, err := w.pool.Exec(ctx, deleteOldArrivals, at.Add(-keepByHour)); err != nil {
+		return fmt.Errorf("drop old sums: %w", err)
+	}
+	return nil
+}

@@ -1,0 +1,81 @@
+package watch
+
+import (
+	"fmt"
+	"math"
+	"strconv"
+	"strings"
+
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+// span writes a window as people do.
+func span(w alert.Window) string {
+	if w%60 == 0 {
+		return strconv.Itoa(int(w)/60) + " h"
+	}
+	return strconv.Itoa(int(w)) + " min"
+}
+
+// during says of which time a value is.
+func during(r *alert.Rule) string {
+	if r.Metric == alert.BudgetUsed {
+		return "of the cap spent"
+	}
+	return "in " + span(r.Window)
+}
+
+// amount writes a value with its unit.
+func amount(m alert.Metric, v float64) string {
+	switch m {
+	case alert.Cost:
+		return "$" + bare(m, v)
+	case alert.Events, alert.Errors:
+		return plural(bare(m, v), strings.TrimSuffix(string(m), "s"))
+	case alert.Unpriced:
+		return plural(bare(m, v), "unpriced event")
+	case alert.ErrorRate:
+		return bare(m, v) + " errors"
+	case alert.InputTokens:
+		return bare(m, v) + " input tokens"
+	case alert.OutputTokens:
+		return bare(m, v) + " output tokens"
+	case alert.LatencyP95:
+		return bare(m, v) + " ms p95 latency"
+	}
+	return bare(m, v)
+}
+
+func plural(n, thing string) string {
+	if n == "1" {
+		return n + " " + thing
+	}
+	return n + " " + thing + "s"
+}
+
+const nanoPerUSD = 1e9
+
+// bare writes a value without its unit.
+func bare(m alert.Metric, v float64) string {
+	switch m {
+	case alert.Cost:
+		usd := v / nanoPerUSD
+		if usd != 0 && math.Abs(usd) < 0.1 {
+			return strconv.FormatFloat(roundTo(usd, 2), 'f', -1, 64)
+		}
+		return fmt.Sprintf("%.2f", usd)
+	case alert.ErrorRate, alert.BudgetUsed:
+		return strconv.FormatFloat(roundTo(v*100, 3), 'f', -1, 64) + " %"
+	}
+	return strconv.FormatFloat(math.Round(v), 'f', -1, 64)
+}
+
+// roundTo keeps so many significant digits.
+func roundTo(v float64, digits int) float64 {
+	text := strconv.FormatFloat(v, 'g', digits, 64)
+	rounded, err := strconv.ParseFloat(text, 64)
+	if err != nil {
+		return v
+	}
+	return rounded
+}
