@@ -1,0 +1,44 @@
+package notify
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+type metrics struct {
+	tries    *prometheus.CounterVec
+	duration prometheus.Histogram
+	pending  prometheus.Gauge
+	oldest   prometheus.Gauge
+	errors   prometheus.Counter
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	m := &metrics{
+		tries: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_delivery_tries_total", Help: "Tries to deliver a message, by channel and how they went.",
+		}, []string{"channel", "outcome"}),
+		duration: f.NewHistogram(prometheus.HistogramOpts{
+			Name: "outlay_processor_delivery_duration_seconds", Help: "Time of one try to deliver a message.",
+			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
+		}),
+		pending: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_deliveries_pending", Help: "Messages that are not delivered yet, of all processors.",
+		}),
+		oldest: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_deliveries_oldest_seconds", Help: "Age of the oldest message that is not delivered yet.",
+		}),
+		errors: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_processor_delivery_errors_total", Help: "Times that the outbox could not be read or written.",
+		}),
+	}
+	for _, c := range []alert.ChannelType{alert.Webhook, alert.Slack, alert.Email} {
+		for _, o := range outcomes() {
+			m.tries.WithLabelValues(string(c), string(o))
+		}
+	}
+	return m
+}

@@ -1,0 +1,409 @@
+package notify
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/prometheus/client_golang/prometheus"
+	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// clock is a time that passes only when it is told to.
+type clock struct {
+	mu sync.Mutex
+	at time.Time
+}
+
+func (c *clock) now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.at
+}
+
+func (c *clock) set(at time.Time) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.at = at
+}
+
+// world is a database with an account, and a notifier that is run by hand.
+type world struct {
+	t        *testing.T
+	db       *schematest.DB
+	clock    *clock
+	notifier *Notifier
+	store    *alert.Store
+	account  schema.ID
+}
+
+func newWorld(t *testing.T, db *schematest.DB, cfg Config) *world {
+	t.Helper()
+	w := &world{t: t, db: db, clock: &clock{at: time.Now().UTC().Truncate(time.Microsecond)}, store: alert.NewStore(db.Pool)}
+	w.account = w.newAccount()
+	w.notifier = w.newNotifier(cfg, w.clock.now)
+	return w
+}
+
+func (w *world) newAccount() schema.ID {
+	w.t.Helper()
+	a, err := account.NewStore(w.db.Pool, time.Now).CreateAccount(w.t.Context(), "test", account.Enterprise)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return a.ID
+}
+
+func (w *world) newNotifier(cfg Config, now func() time.Time) *Notifier {
+	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
+	return New(cfg, Deps{
+		Pool: w.db.Pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
+	})
+}
+
+// rule makes a rule of an account with one channel.
+func (w *world) rule(of schema.ID, c alert.Channel) *alert.Rule {
+	w.t.Helper()
+	now, threshold := w.clock.now(), 1.0
+	r := &alert.Rule{
+		ID: schema.NewID(now), AccountID: of, Name: "n", Metric: alert.Events, Window: alert.Hour, Condition: alert.Above,
+		Threshold: &threshold, Enabled: true, CreatedAt: now, UpdatedAt: now, Channels: []alert.Channel{c},
+	}
+	if err := w.store.Create(w.t.Context(), r); err != nil {
+		w.t.Fatal(err)
+	}
+	return r
+}
+
+// tell notes a message of a rule.
+func (w *world) tell(r *alert.Rule, m alert.Message) schema.ID {
+	w.t.Helper()
+	m.RuleID, m.At = &r.ID, w.clock.now()
+	if m.Data == nil {
+		m.Data = map[string]string{"text": "<&> ü 🎉"}
+	}
+	ids, err := w.store.Tell(w.t.Context(), r.AccountID, &m, r.Channels)
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return ids[0]
+}
+
+// firing is a message with a cause of its own.
+func firing(cause string) alert.Message {
+	return alert.Message{Type: alert.AlertFiring, Cause: cause, Title: "Firing: <bot> & co", Summary: "$5.10 in 5 min, above $5.00"}
+}
+
+// step tries what is due now.
+func (w *world) step() {
+	w.t.Helper()
+	var tries sync.WaitGroup
+	for {
+		started, err := w.notifier.start(w.t.Context(), &tries)
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if !started {
+			break
+		}
+	}
+	tries.Wait()
+}
+
+func (w *world) delivery(of, id schema.ID) alert.Delivery {
+	w.t.Helper()
+	found, err := w.store.DeliveriesOf(w.t.Context(), of, []schema.ID{id})
+	if err != nil || len(found) != 1 {
+		w.t.Fatalf("delivery: %v, %v", found, err)
+	}
+	return found[0]
+}
+
+// pending counts the messages that are not delivered.
+func (w *world) pending() int64 {
+	w.t.Helper()
+	n, _, err := w.notifier.outbox.pending(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return n
+}
+
+// received is one message that a receiver got and verified.
+type received struct{ id, body string }
+
+// receiver verifies what it gets with the library of Standard Webhooks and answers
+// with one status after the other, the last one for ever.
+type receiver struct {
+	*httptest.Server
+	mu       sync.Mutex
+	secret   string
+	statuses []int
+	got      []received
+}
+
+func newReceiver(t *testing.T, statuses ...int) *receiver {
+	t.Helper()
+	r := &receiver{statuses: statuses}
+	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
+		body, err := io.ReadAll(q.Body)
+		if err != nil {
+			t.Error(err)
+		}
+		r.mu.Lock()
+		defer r.mu.Unlock()
+		verifier, err := standardwebhooks.NewWebhook(r.secret)
+		if err == nil {
+			err = verifier.Verify(body, q.Header)
+		}
+		if err != nil {
+			t.Errorf("the signature: %v", err)
+		}
+		r.got = append(r.got, received{q.Header.Get("webhook-id"), string(body)})
+		w.WriteHeader(r.statuses[min(len(r.got), len(r.statuses))-1])
+	}))
+	t.Cleanup(r.Close)
+	return r
+}
+
+func (r *receiver) webhook() alert.Channel { return alert.Channel{Type: alert.Webhook, Address: r.URL} }
+
+func (r *receiver) all() []received {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return slices.Clone(r.got)
+}
+
+// A receiver that answers 500 three times gets the same message under the same id,
+// signed anew, with growing waits, until it takes it, and then no more.
+func TestWebhookIsTriedUntilItIsTaken(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		w := newWorld(t, db, DefaultConfig())
+		r := newReceiver(t, 500, 500, 500, 200)
+		rule := w.rule(w.account, r.webhook())
+		r.secret = rule.Channels[0].Secret
+		id := w.tell(rule, firing("1"))
+		var waits []time.Duration
+		for range 6 {
+			w.step()
+			d := w.delivery(w.account, id)
+			if d.State != alert.Pending {
+				break
+			}
+			w.step() // Nothing is due yet.
+			waits = append(waits, d.NextTryAt.Sub(w.clock.now()))
+			w.clock.set(d.NextTryAt)
+		}
+		got := r.all()
+		if len(got) != 4 || slices.ContainsFunc(got, func(m received) bool { return m != got[0] }) || got[0].id != id.Text(alert.DeliveryPrefix) {
+			t.Errorf("received %+v", got)
+		}
+		if !slices.IsSorted(waits) || waits[0] < firstWait/2 || waits[2] > 6*firstWait {
+			t.Errorf("waits %v", waits)
+		}
+		d := w.delivery(w.account, id)
+		var tries []string
+		for _, try := range d.Tries {
+			tries = append(tries, fmt.Sprintf("%d %s %d", try.Try, try.Outcome, *try.Status))
+		}
+		want := []string{"1 bad_status 500", "2 bad_status 500", "3 bad_status 500", "4 delivered 200"}
+		if diff := cmp.Diff(want, tries); diff != "" || d.State != alert.Delivered || d.FinishedAt == nil {
+			t.Errorf("%s, tries (-want +got):\n%s", d.State, diff)
+		}
+		if err := w.store.Replay(t.Context(), w.account, &rule.ID, id, w.clock.now()); err != nil {
+			t.Fatal(err)
+		}
+		w.step()
+		if got := r.all(); len(got) != 5 || got[4] != got[0] || w.delivery(w.account, id).State != alert.Delivered {
+			t.Errorf("sent again: %+v", got)
+		}
+	})
+}
+
+// What nobody takes is tried for a day, with waits of at most two hours, and given up.
+func TestDeliveryIsGivenUpAfterADay(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, schematest.Database(t), DefaultConfig())
+	r := newReceiver(t, 503)
+	rule := w.rule(w.account, r.webhook())
+	id, began := w.tell(rule, firing("1")), w.clock.now()
+	r.secret = rule.Channels[0].Secret
+	last := began
+	for range 100 {
+		// The library refuses what was signed more than five minutes ago or ahead, and
+		// this clock runs ahead of its: the receiver only counts from here on.
+		w.notifier.poster.now = time.Now
+		w.step()
+		d := w.delivery(w.account, id)
+		if d.State != alert.Pending {
+			break
+		}
+		if wait := d.NextTryAt.Sub(w.clock.now()); wait > longestWait*5/4 {
+			t.Errorf("waits %v", wait)
+		}
+		w.clock.set(d.NextTryAt)
+		last = d.NextTryAt
+	}
+	d := w.delivery(w.account, id)
+	tried := last.Sub(began)
+	t.Logf("%d tries in %v", len(d.Tries), tried)
+	if d.State != alert.Failed || len(d.Tries) < 15 || len(d.Tries) > 40 || tried < 20*time.Hour || tried > 24*time.Hour {
+		t.Errorf("%s after %d tries in %v", d.State, len(d.Tries), tried)
+	}
+}
+
+// What would go the same way again is not tried again.
+func TestFinalOutcomes(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, schematest.Database(t), DefaultConfig())
+	gone := newReceiver(t, http.StatusGone)
+	for name, c := range map[outcome]alert.Channel{
+		outcomeGone:    gone.webhook(),
+		outcomeAddress: {Type: alert.Webhook, Address: "http://10.0.0.1:9/"},
+		outcomeNoMail:  {Type: alert.Email, Address: "a@b.example"},
+		outcomeRemoved: {Type: alert.Slack, Address: "https://hooks.slack.example/x"},
+	} {
+		rule := w.rule(w.account, c)
+		if name == outcomeGone {
+			gone.secret = rule.Channels[0].Secret
+		}
+		id := w.tell(rule, firing("1"))
+		if name == outcomeRemoved {
+			if err := w.store.Delete(t.Context(), w.account, rule.ID); err != nil {
+				t.Fatal(err)
+			}
+		}
+		w.step()
+		if d := w.delivery(w.account, id); d.State != alert.Failed || len(d.Tries) != 1 || d.Tries[0].Outcome != string(name) {
+			t.Errorf("%s: %+v", name, d)
+		}
+	}
+}
+
+// What ended an incident is told after what began it, however often that is tried.
+func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		w := newWorld(t, db, DefaultConfig())
+		r := newReceiver(t, 500, 500, 200)
+		rule := w.rule(w.account, r.webhook())
+		r.secret = rule.Channels[0].Secret
+		incident := schema.NewID(w.clock.now())
+		began, ended := firing("1"), firing("2")
+		began.IncidentID, ended.IncidentID, ended.Type = &incident, &incident, alert.AlertResolved
+		first := w.tell(rule, began)
+		w.clock.set(w.clock.now().Add(time.Second))
+		second := w.tell(rule, ended)
+		for range 8 {
+			w.step()
+			w.clock.set(w.clock.now().Add(5 * time.Second))
+		}
+		var ids []string
+		for _, m := range r.all() {
+			ids = append(ids, m.id)
+		}
+		f, s := first.Text(alert.DeliveryPrefix), second.Text(alert.DeliveryPrefix)
+		if diff := cmp.Diff([]string{f, f, f, s}, ids); diff != "" {
+			t.Errorf("order (-want +got):\n%s", diff)
+		}
+	})
+}
+
+// Notifiers that work side by side send each message once. What one of them had
+// claimed when it was killed is sent by another, once the claim has run out.
+func TestNotifiersShareTheOutbox(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		w := newWorld(t, db, DefaultConfig())
+		r := newReceiver(t, 200)
+		rule := w.rule(w.account, r.webhook())
+		r.secret = rule.Channels[0].Secret
+		killed := w.tell(rule, firing("killed"))
+		if d, err := w.notifier.outbox.next(t.Context(), []schema.ID{}); err != nil || d == nil || d.ID != killed {
+			t.Fatalf("claimed %v, %v", d, err)
+		}
+		const messages = 40
+		for i := range messages {
+			w.tell(rule, firing(fmt.Sprint(i)))
+		}
+		var notifiers sync.WaitGroup
+		ctx, stop := context.WithCancel(t.Context())
+		for range 3 {
+			n := w.newNotifier(DefaultConfig(), w.clock.now)
+			notifiers.Go(func() { _ = n.Run(ctx) })
+		}
+		await(t, func() bool { return w.pending() == 1 })
+		w.clock.set(w.clock.now().Add(claimFor + time.Second))
+		await(t, func() bool { return w.delivery(w.account, killed).State == alert.Delivered })
+		stop()
+		notifiers.Wait()
+		ids := map[string]bool{}
+		for _, m := range r.all() {
+			ids[m.id] = true
+		}
+		if n := len(r.all()); len(ids) != messages+1 || n != messages+1 {
+			t.Errorf("%d messages received, %d different, want %d", n, len(ids), messages+1)
+		}
+	})
+}
+
+func await(t *testing.T, done func() bool) {
+	t.Helper()
+	for deadline := time.Now().Add(30 * time.Second); !done(); {
+		if time.Now().After(deadline) {
+			t.Fatal("waited 30 s in vain")
+		}
+		time.Sleep(10 * time.Millisecond)
+	}
+}
+
+// A receiver that hangs, or answers without end, holds up nobody else's messages, and
+// not its account's for ever.
+func TestAHangingReceiverHoldsUpNobodyElse(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, schematest.Database(t), DefaultConfig())
+	hang := make(chan struct{})
+	stuck := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
+	t.Cleanup(stuck.Close)
+	t.Cleanup(func() { close(hang) })
+	endless := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, q *http.Request) {
+		for q.Context().Err() == nil {
+			if _, err := rw.Write(make([]byte, 64<<10)); err != nil {
+				return
+			}
+		}
+	}))
+	t.Cleanup(endless.Close)
+	slow := w.rule(w.account, alert.Channel{Type: alert.Webhook, Address: stuck.URL})
+	for i := range 3 * maxInHand {
+		w.tell(slow, firing(fmt.Sprint(i)))
+	}
+	w.notifier.poster.client.Timeout = 3 * time.Second
+	ctx, stop := context.WithCancel(t.Context())
+	var running sync.WaitGroup
+	running.Go(func() { _ = w.notifier.Run(ctx) })
+	other := w.newAccount()
+	big := w.rule(other, alert.Channel{Type: alert.Webhook, Address: endless.URL})
+	began := time.Now()
+	id := w.tell(big, firing("big"))
+	await(t, func() bool { return w.delivery(other, id).State == alert.Delivered })
+	if took := time.Since(began); took > 2500*time.Millisecond {
+		t.Errorf("the other account's message took %v", took)
+	}
+	stop()
+	running.Wait()
+}

@@ -1,0 +1,153 @@
+package notify
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"math/rand/v2"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+// delivery is a message that this process has claimed to try once.
+type delivery struct {
+	ID          schema.ID `db:"delivery_id"`
+	AccountID   schema.ID
+	ChannelType alert.ChannelType
+	Address     string
+	// Secret is empty for e-mail. Removed says that there is no such channel any more.
+	Secret  string
+	Removed bool
+	Title   string
+	Summary string
+	Payload string
+	// Tries counts this try, too. It begins anew when a message is sent again by hand.
+	Tries    int
+	GiveUpAt time.Time
+	// ClaimedUntil tells this claim from another one.
+	ClaimedUntil time.Time
+}
+
+// claimFor is how long a message is this process's to try. It is longer than a try
+// may take; after it another process tries.
+const claimFor = tryTimeout + 5*time.Second
+
+// What ended a firing is told after the firing, however long that takes.
+const claim = `
+UPDATE deliveries d SET claimed_until = $1::timestamptz + $2::interval, tries = tries + 1
+FROM (
+  SELECT delivery_id FROM deliveries q
+  WHERE state = 'pending' AND next_try_at <= $1 AND (claimed_until IS NULL OR claimed_until < $1) AND account_id <> ALL($3)
+    AND NOT EXISTS (
+      SELECT FROM deliveries p
+      WHERE p.incident_id = q.incident_id AND p.channel_id = q.channel_id AND p.state = 'pending' AND p.created_at < q.created_at)
+  ORDER BY next_try_at LIMIT 1 FOR UPDATE SKIP LOCKED
+) AS due
+WHERE d.delivery_id = due.delivery_id
+RETURNING d.delivery_id, d.account_id, d.channel_type, d.address,
+  coalesce((SELECT secret FROM alert_secrets s WHERE s.channel_id = d.channel_id), '') AS secret,
+  NOT EXISTS (SELECT FROM alert_channels c WHERE c.channel_id = d.channel_id) AS removed,
+  d.title, d.summary, d.payload::text AS payload, d.tries, d.give_up_at, d.claimed_until`
+
+// outbox takes messages out and notes what became of them.
+type outbox struct {
+	pool *pgxpool.Pool
+	now  func() time.Time
+}
+
+// next claims the message that is due the longest, or returns nil. Accounts that are
+// busy enough are passed over.
+func (o *outbox) next(ctx context.Context, busy []schema.ID) (*delivery, error) {
+	rows, _ := o.pool.Query(ctx, claim, o.now(), claimFor, busy)
+	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[delivery])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return nil, nil //nolint:nilnil // There is nothing to do, which is no error.
+	}
+	if err != nil {
+		return nil, fmt.Errorf("claim a delivery: %w", err)
+	}
+	return &d, nil
+}
+
+const insertTry = `
+INSERT INTO delivery_tries (delivery_id, account_id, try, at, took_ms, outcome, status)
+SELECT $1, $2, coalesce(max(try), 0) + 1, $3, $4, $5, nullif($6, 0) FROM delivery_tries WHERE delivery_id = $1`
+
+// A try whose claim ran out counts only if it succeeded.
+const finish = `
+UPDATE deliveries SET state = $3, finished_at = $4, claimed_until = NULL
+WHERE delivery_id = $1 AND state = 'pending' AND (claimed_until = $2 OR $3 = 'delivered')`
+
+const postpone = `
+UPDATE deliveries SET next_try_at = $3, claimed_until = NULL
+WHERE delivery_id = $1 AND state = 'pending' AND claimed_until = $2`
+
+// One at a time notes a try of a message, so that tries are numbered one by one.
+const lockDelivery = `SELECT FROM deliveries WHERE delivery_id = $1 FOR UPDATE`
+
+// note writes down how a try went and what follows from it.
+func (o *outbox) note(ctx context.Context, d *delivery, r result, began time.Time) error {
+	now := o.now()
+	return pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, lockDelivery, d.ID); err != nil {
+			return fmt.Errorf("lock a delivery: %w", err)
+		}
+		_, err := tx.Exec(ctx, insertTry, d.ID, d.AccountID, began, max(0, now.Sub(began).Milliseconds()), r.outcome, r.status)
+		if err != nil {
+			return fmt.Errorf("note a try: %w", err)
+		}
+		again := now.Add(wait(d.Tries))
+		switch {
+		case r.outcome == outcomeDelivered:
+			_, err = tx.Exec(ctx, finish, d.ID, d.ClaimedUntil, alert.Delivered, now)
+		case r.outcome.final() || again.After(d.GiveUpAt):
+			_, err = tx.Exec(ctx, finish, d.ID, d.ClaimedUntil, alert.Failed, now)
+		default:
+			_, err = tx.Exec(ctx, postpone, d.ID, d.ClaimedUntil, again)
+		}
+		if err != nil {
+			return fmt.Errorf("note what became of a delivery: %w", err)
+		}
+		return nil
+	})
+}
+
+// The first wait and the longest one.
+const (
+	firstWait   = time.Second
+	longestWait = 2 * time.Hour
+)
+
+// wait returns how long to wait after so many tries: each time twice as long, give or
+// take a quarter, so that what failed together does not come back together.
+func wait(tries int) time.Duration {
+	w := min(firstWait<<min(tries-1, 20), longestWait)
+	return w*3/4 + rand.N(w/2)
+}
+
+const dropOld = `DELETE FROM deliveries WHERE finished_at < $1`
+
+// keepFinished is how long what was sent can be looked at.
+const keepFinished = 90 * 24 * time.Hour
+
+func (o *outbox) dropOld(ctx context.Context) error {
+	if _, err := o.pool.Exec(ctx, dropOld, o.now().Add(-keepFinished)); err != nil {
+		return fmt.Errorf("drop old deliveries: %w", err)
+	}
+	return nil
+}
+
+const countPending = `SELECT count(*), coalesce(extract(epoch FROM $1 - min(created_at)), 0)::float8 FROM deliveries WHERE state = 'pending'`
+
+// pending returns how many messages wait and for how many seconds the oldest does.
+func (o *outbox) pending(ctx context.Context) (n int64, oldest float64, err error) {
+	if err := o.pool.QueryRow(ctx, countPending, o.now()).Scan(&n, &oldest); err != nil {
+		return 0, 0, fmt.Errorf("count deliveries: %w", err)
+	}
+	return n, oldest, nil
+}

@@ -1,0 +1,130 @@
+package notify
+
+import (
+	"bytes"
+	"context"
+	"crypto/hmac"
+	"crypto/sha256"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"io"
+	"net"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/outlayhq/outlay/schema/alert"
+)
+
+// tryTimeout bounds one try to send a message, all in all.
+const tryTimeout = 15 * time.Second
+
+// maxAnswerBytes is how much of an answer is read. Nothing of it is kept.
+const maxAnswerBytes = 4 << 10
+
+// newClient returns a client that connects to what the guard permits, follows no
+// redirects, uses no proxy, and keeps no connection: the next message may go
+// elsewhere. Names are looked up by the machine's resolver for nil.
+func newClient(g *guard, names *net.Resolver) *http.Client {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, Control: g.control, Resolver: names}
+	return &http.Client{
+		Timeout:       tryTimeout,
+		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
+		Transport: &http.Transport{
+			DialContext: dialer.DialContext, DisableKeepAlives: true, TLSHandshakeTimeout: 5 * time.Second,
+			MaxResponseHeaderBytes: 16 << 10, ForceAttemptHTTP2: true,
+		},
+	}
+}
+
+// poster sends messages over HTTP.
+type poster struct {
+	client *http.Client
+	now    func() time.Time
+}
+
+// webhook sends a message as Standard Webhooks say: its id and the time are signed
+// with it, so that nobody can change, forge or replay it.
+func (p *poster) webhook(ctx context.Context, d *delivery) result {
+	header := http.Header{}
+	id, at := d.ID.Text(alert.DeliveryPrefix), strconv.FormatInt(p.now().Unix(), 10)
+	signature, err := sign(d.Secret, id, at, d.Payload)
+	if err != nil {
+		return result{outcome: outcomeSecret}
+	}
+	header.Set("Webhook-Id", id)
+	header.Set("Webhook-Timestamp", at)
+	header.Set("Webhook-Signature", signature)
+	return p.post(ctx, d.Address, []byte(d.Payload), header)
+}
+
+var errSecret = errors.New("the secret is not one of a webhook")
+
+func sign(secret, id, at, payload string) (string, error) {
+	encoded, ok := strings.CutPrefix(secret, "whsec_")
+	key, err := base64.StdEncoding.DecodeString(encoded)
+	if !ok || err != nil || len(key) == 0 {
+		return "", errSecret
+	}
+	mac := hmac.New(sha256.New, key)
+	mac.Write([]byte(id + "." + at + "." + payload))
+	return "v1," + base64.StdEncoding.EncodeToString(mac.Sum(nil)), nil
+}
+
+// slack sends a message to a channel of Slack. The characters that it reads as markup
+// are escaped: names of agents are anybody's.
+func (p *poster) slack(ctx context.Context, d *delivery) result {
+	if d.Secret == "" {
+		return result{outcome: outcomeSecret}
+	}
+	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
+	text, err := json.Marshal(map[string]string{"text": escape.Replace(d.Title) + "\n" + escape.Replace(d.Summary)})
+	if err != nil {
+		return result{outcome: outcomeFailed}
+	}
+	// The whole address of Slack is its secret.
+	return p.post(ctx, d.Secret, text, http.Header{})
+}
+
+func (p *poster) post(ctx context.Context, address string, body []byte, header http.Header) result {
+	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
+	defer cancel()
+	request, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return result{outcome: outcomeFailed}
+	}
+	request.Header = header
+	request.Header.Set("Content-Type", "application/json")
+	request.Header.Set("User-Agent", "Outlay")
+	response, err := p.client.Do(request)
+	if err != nil {
+		return result{outcome: reason(err)}
+	}
+	defer response.Body.Close()
+	_, _ = io.CopyN(io.Discard, response.Body, maxAnswerBytes)
+	r := result{outcome: outcomeDelivered, status: response.StatusCode}
+	switch {
+	case r.status == http.StatusGone:
+		r.outcome = outcomeGone
+	case r.status >= 300 && r.status < 400:
+		r.outcome = outcomeRedirect
+	case r.status < 200 || r.status >= 300:
+		r.outcome = outcomeStatus
+	}
+	return r
+}
+
+// reason is what a failed connection is called. It says nothing of what is at the
+// other end of it.
+func reason(err error) outcome {
+	var timeout net.Error
+	switch {
+	case errors.Is(err, errAddress):
+		return outcomeAddress
+	case errors.As(err, &timeout) && timeout.Timeout():
+		return outcomeTimeout
+	}
+	return outcomeFailed
+}
