@@ -22,7 +22,7 @@ type tryReply struct {
 	Status  *int       `json:"status"`
 }
 
-type deliveryReply struct {
+type messageReply struct {
 	// ID is the webhook-id of a webhook.
 	ID         string              `json:"id"`
 	Type       alert.ChannelType   `json:"type"`
@@ -38,8 +38,8 @@ type deliveryReply struct {
 	Tries      []tryReply          `json:"tries"`
 }
 
-func newDeliveryReply(d *alert.Delivery) deliveryReply {
-	reply := deliveryReply{
+func newMessageReply(d *alert.Delivery) messageReply {
+	reply := messageReply{
 		ID: d.ID.Text(alert.DeliveryPrefix), Type: d.Channel, Address: d.Address, Message: d.Type, Title: d.Title, Summary: d.Summary,
 		State: d.State, CreatedAt: usage.Time{Time: d.CreatedAt}, FinishedAt: timeOf(d.FinishedAt), Tries: make([]tryReply, len(d.Tries)),
 	}
@@ -97,9 +97,9 @@ func (s *Server) listDeliveries(c *call, rule *schema.ID) error {
 	if err != nil {
 		return alertError(err)
 	}
-	page := list[deliveryReply]{Data: make([]deliveryReply, 0, limit)}
+	page := list[messageReply]{Data: make([]messageReply, 0, limit)}
 	for i := range found[:min(limit, len(found))] {
-		page.Data = append(page.Data, newDeliveryReply(&found[i]))
+		page.Data = append(page.Data, newMessageReply(&found[i]))
 	}
 	if len(found) > limit {
 		last := &found[limit-1]
@@ -128,7 +128,7 @@ func (s *Server) replayDelivery(c *call, rule *schema.ID) error {
 	if err != nil {
 		return alertError(err)
 	}
-	return c.replyStatus(http.StatusAccepted, newDeliveryReply(&found[0]))
+	return c.replyStatus(http.StatusAccepted, newMessageReply(&found[0]))
 }
 
 // testInterval is how often a rule may be tested: channels may be somebody else's.
@@ -177,9 +177,9 @@ func (s *Server) testAlert(c *call) error {
 	if err != nil {
 		return alertError(err)
 	}
-	page := list[deliveryReply]{Data: make([]deliveryReply, 0, len(found))}
+	page := list[messageReply]{Data: make([]messageReply, 0, len(found))}
 	for i := range found {
-		page.Data = append(page.Data, newDeliveryReply(&found[i]))
+		page.Data = append(page.Data, newMessageReply(&found[i]))
 	}
 	return c.replyStatus(http.StatusAccepted, page)
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
-	"github.com/outlayhq/outlay/processor/mail"
 )
 
 // stopFlags say how a tier behind a load balancer stops.
@@ -69,8 +68,7 @@ type processorCommand struct {
 	opsFlags
 	databaseFlags
 	kafkaFlags
-	processor.Config
-	Mail mail.Config `embed:""`
+	processorConfig
 }
 
 // Run runs the processor.
@@ -91,7 +89,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newProcessor(c.Config, processorDeps{pool, jobs, kafka, c.topicNames, c.Mail}, registry, log)
+	t, err := newProcessor(c.processorConfig, processorDeps{pool, jobs, kafka, c.topicNames}, registry, log)
 	if err != nil {
 		return err
 	}

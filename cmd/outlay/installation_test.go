@@ -7,6 +7,7 @@ import (
 	"net/url"
 	"os/exec"
 	"regexp"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"testing"
@@ -138,13 +139,13 @@ func (in *installation) startQuery(t *testing.T) *running {
 // processorSession is the shortest that Kafka allows.
 const processorSession = 6 * time.Second
 
-// startProcessor starts one more processor and does not wait for it.
-func (in *installation) startProcessor(t *testing.T) *running {
+// startProcessor starts one more processor, with more flags, and does not wait for it.
+func (in *installation) startProcessor(t *testing.T, flags ...string) *running {
 	t.Helper()
-	return launch(t, "processor", append([]string{
+	return launch(t, "processor", slices.Concat([]string{
 		"processor", "--database-url", in.databaseURL, "--ops-listen", freeAddress(t),
 		"--group", in.group, "--session-timeout", processorSession.String(),
-	}, in.kafka...)...)
+	}, in.kafka, flags)...)
 }
 
 type apiKey struct{ id, secret string }

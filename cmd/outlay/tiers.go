@@ -21,6 +21,8 @@ import (
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/processor/mail"
+	"github.com/outlayhq/outlay/processor/notify"
+	"github.com/outlayhq/outlay/processor/watch"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
@@ -30,7 +32,7 @@ import (
 // replicas of each.
 const (
 	ingestPool    = 8
-	processorPool = 6
+	processorPool = 9
 	jobsPool      = 6
 	queryPool     = 10
 )
@@ -103,25 +105,40 @@ type processorDeps struct {
 	pool, jobs *pgxpool.Pool
 	kafka      []kgo.Opt
 	topics     topicNames
-	mail       mail.Config
 }
 
-func newProcessor(cfg processor.Config, d processorDeps, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
-	if err := cfg.Validate(); err != nil {
+// processorConfig is what a processor is told besides where everything is.
+type processorConfig struct {
+	processor.Config
+	Mail    mail.Config   `embed:""`
+	Alerts  watch.Config  `embed:""`
+	Notices notify.Config `embed:""`
+}
+
+func (c processorConfig) validate() error {
+	return errors.Join(c.Config.Validate(), c.Mail.Validate(), c.Alerts.Validate(), c.Notices.Validate())
+}
+
+func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+	if err := cfg.validate(); err != nil {
 		return nil, err
 	}
-	p := processor.New(cfg, processor.Deps{
+	p := processor.New(cfg.Config, processor.Deps{
 		Pool: d.pool, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
 		Metrics: r, Log: log, Now: time.Now,
 	})
-	jobs, err := newJobs(d.mail, d.jobs, r, log)
+	jobs, err := newJobs(cfg.Mail, d.jobs, r, log)
 	if err != nil {
 		return nil, err
 	}
+	watcher := watch.New(cfg.Alerts, watch.Deps{Pool: d.pool, Topic: d.topics.Topic, Metrics: r, Log: log, Now: time.Now})
+	notifier := notify.New(cfg.Notices, notify.Deps{Pool: d.pool, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
 	return &tier{name: "processor", ready: p.Ready, run: func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return p.Run(ctx) })
 		g.Go(func() error { return jobs.Run(ctx) })
+		g.Go(func() error { return watcher.Run(ctx) })
+		g.Go(func() error { return notifier.Run(ctx) })
 		return g.Wait()
 	}}, nil
 }

@@ -20,23 +20,20 @@ import (
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
-	"github.com/outlayhq/outlay/processor"
-	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
 )
 
 type upCommand struct {
 	listenFlags
-	DataDir     string           `name:"data-dir" default:"./data" help:"Directory for everything that is kept: events, database, keys."`
-	DatabaseURL string           `name:"database-url" placeholder:"URL" help:"Use this PostgreSQL or TimescaleDB instead of starting one."`
-	Ingest      ingest.Config    `embed:""`
-	Caps        lease.Config     `embed:""`
-	Plans       limit.Config     `embed:""`
-	Prices      pricing.Config   `embed:""`
-	Processor   processor.Config `embed:""`
+	DataDir     string          `name:"data-dir" default:"./data" help:"Directory for everything that is kept: events, database, keys."`
+	DatabaseURL string          `name:"database-url" placeholder:"URL" help:"Use this PostgreSQL or TimescaleDB instead of starting one."`
+	Ingest      ingest.Config   `embed:""`
+	Caps        lease.Config    `embed:""`
+	Plans       limit.Config    `embed:""`
+	Prices      pricing.Config  `embed:""`
+	Processor   processorConfig `embed:""`
 	identityFlags
-	Mail mail.Config `embed:""`
 }
 
 // Run starts broker, database and all tiers, and ends when ctx does. What was
@@ -132,7 +129,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics, c.Mail}, p.registry, p.log)
+	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics}, p.registry, p.log)
 	if err != nil {
 		return err
 	}

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
 )
@@ -16,7 +17,9 @@ import (
 // Deps are what a Notifier works with; the caller owns them.
 type Deps struct {
 	// Pool gives up to two connections at a time.
-	Pool    *pgxpool.Pool
+	Pool *pgxpool.Pool
+	// Mail sends e-mail.
+	Mail    *mail.Sender
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time
@@ -26,7 +29,7 @@ type Deps struct {
 type Notifier struct {
 	outbox  outbox
 	poster  poster
-	mailer  mailer
+	mail    *mail.Sender
 	metrics *metrics
 	log     *slog.Logger
 	now     func() time.Time
@@ -46,7 +49,7 @@ func New(cfg Config, d Deps) *Notifier {
 		panic("BUG: the configuration was not validated: " + err.Error())
 	}
 	return &Notifier{
-		outbox: outbox{d.Pool, d.Now}, poster: poster{newClient(newGuard(prefixes), nil), d.Now}, mailer: mailer{cfg: cfg},
+		outbox: outbox{d.Pool, d.Now}, poster: poster{newClient(newGuard(prefixes), nil), d.Now}, mail: d.Mail,
 		metrics: newMetrics(d.Metrics), log: d.Log, now: d.Now, inHand: map[schema.ID]int{}, done: make(chan struct{}, 1),
 	}
 }
@@ -164,7 +167,7 @@ func (n *Notifier) send(ctx context.Context, d *delivery) result {
 	case alert.Slack:
 		return n.poster.slack(ctx, d)
 	case alert.Email:
-		return n.mailer.send(ctx, d)
+		return sendMail(ctx, n.mail, d)
 	}
 	panic("BUG: the database holds a channel of type " + string(d.ChannelType))
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
+	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
@@ -50,11 +51,11 @@ type world struct {
 	account  schema.ID
 }
 
-func newWorld(t *testing.T, db *schematest.DB, cfg Config) *world {
+func newWorld(t *testing.T, db *schematest.DB, smtp mail.Config) *world {
 	t.Helper()
 	w := &world{t: t, db: db, clock: &clock{at: time.Now().UTC().Truncate(time.Microsecond)}, store: alert.NewStore(db.Pool)}
 	w.account = w.newAccount()
-	w.notifier = w.newNotifier(cfg, w.clock.now)
+	w.notifier = w.newNotifier(smtp, w.clock.now)
 	return w
 }
 
@@ -67,10 +68,9 @@ func (w *world) newAccount() schema.ID {
 	return a.ID
 }
 
-func (w *world) newNotifier(cfg Config, now func() time.Time) *Notifier {
-	cfg.AllowCIDRs = append(cfg.AllowCIDRs, "127.0.0.1/32")
-	return New(cfg, Deps{
-		Pool: w.db.Pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
+func (w *world) newNotifier(smtp mail.Config, now func() time.Time) *Notifier {
+	return New(Config{AllowCIDRs: []string{"127.0.0.1/32"}}, Deps{
+		Pool: w.db.Pool, Mail: mail.New(smtp), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
 	})
 }
 
@@ -192,7 +192,7 @@ func (r *receiver) all() []received {
 func TestWebhookIsTriedUntilItIsTaken(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		w := newWorld(t, db, DefaultConfig())
+		w := newWorld(t, db, mail.DefaultConfig())
 		r := newReceiver(t, 500, 500, 500, 200)
 		rule := w.rule(w.account, r.webhook())
 		r.secret = rule.Channels[0].Secret
@@ -237,7 +237,7 @@ func TestWebhookIsTriedUntilItIsTaken(t *testing.T) {
 // What nobody takes is tried for a day, with waits of at most two hours, and given up.
 func TestDeliveryIsGivenUpAfterADay(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, schematest.Database(t), DefaultConfig())
+	w := newWorld(t, schematest.Database(t), mail.DefaultConfig())
 	r := newReceiver(t, 503)
 	rule := w.rule(w.account, r.webhook())
 	id, began := w.tell(rule, firing("1")), w.clock.now()
@@ -269,7 +269,7 @@ func TestDeliveryIsGivenUpAfterADay(t *testing.T) {
 // What would go the same way again is not tried again.
 func TestFinalOutcomes(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, schematest.Database(t), DefaultConfig())
+	w := newWorld(t, schematest.Database(t), mail.DefaultConfig())
 	gone := newReceiver(t, http.StatusGone)
 	for name, c := range map[outcome]alert.Channel{
 		outcomeGone:    gone.webhook(),
@@ -298,7 +298,7 @@ func TestFinalOutcomes(t *testing.T) {
 func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		w := newWorld(t, db, DefaultConfig())
+		w := newWorld(t, db, mail.DefaultConfig())
 		r := newReceiver(t, 500, 500, 200)
 		rule := w.rule(w.account, r.webhook())
 		r.secret = rule.Channels[0].Secret
@@ -328,7 +328,7 @@ func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
 func TestNotifiersShareTheOutbox(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		w := newWorld(t, db, DefaultConfig())
+		w := newWorld(t, db, mail.DefaultConfig())
 		r := newReceiver(t, 200)
 		rule := w.rule(w.account, r.webhook())
 		r.secret = rule.Channels[0].Secret
@@ -343,7 +343,7 @@ func TestNotifiersShareTheOutbox(t *testing.T) {
 		var notifiers sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
 		for range 3 {
-			n := w.newNotifier(DefaultConfig(), w.clock.now)
+			n := w.newNotifier(mail.DefaultConfig(), w.clock.now)
 			notifiers.Go(func() { _ = n.Run(ctx) })
 		}
 		await(t, func() bool { return w.pending() == 1 })
@@ -375,7 +375,7 @@ func await(t *testing.T, done func() bool) {
 // not its account's for ever.
 func TestAHangingReceiverHoldsUpNobodyElse(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, schematest.Database(t), DefaultConfig())
+	w := newWorld(t, schematest.Database(t), mail.DefaultConfig())
 	hang := make(chan struct{})
 	stuck := httptest.NewServer(http.HandlerFunc(func(http.ResponseWriter, *http.Request) { <-hang }))
 	t.Cleanup(stuck.Close)

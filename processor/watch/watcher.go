@@ -185,10 +185,10 @@ const deleteOldArrivals = `DELETE FROM arrivals WHERE minutes = 60 AND bucket < 
 // than the windows that need them, and the hours as long as there is a past to compare
 // with.
 const (
-	keepByMinute  = 2 * time.Hour
-	keepByQuarter = 26 * time.Hour
-	keepByHour    = (historyWeeks + 1) * week
-	foldInterval  = time.Minute
+	keepFine     = 2 * time.Hour
+	keepMiddling = 26 * time.Hour
+	keepCoarse   = (historyWeeks + 1) * week
+	foldInterval = time.Minute
 )
 
 // fold makes old sums coarser and drops the oldest.
@@ -197,13 +197,13 @@ func (w *Watcher) fold(ctx context.Context, at time.Time) error {
 		return nil
 	}
 	w.folded = at
-	if _, err := w.pool.Exec(ctx, foldArrivals, 1, 15, at.Add(-keepByMinute).Truncate(15*time.Minute)); err != nil {
+	if _, err := w.pool.Exec(ctx, foldArrivals, 1, 15, at.Add(-keepFine).Truncate(15*time.Minute)); err != nil {
 		return fmt.Errorf("fold minutes: %w", err)
 	}
-	if _, err := w.pool.Exec(ctx, foldArrivals, 15, 60, at.Add(-keepByQuarter).Truncate(time.Hour)); err != nil {
+	if _, err := w.pool.Exec(ctx, foldArrivals, 15, 60, at.Add(-keepMiddling).Truncate(time.Hour)); err != nil {
 		return fmt.Errorf("fold quarters: %w", err)
 	}
-	if _, err := w.pool.Exec(ctx, deleteOldArrivals, at.Add(-keepByHour)); err != nil {
+	if _, err := w.pool.Exec(ctx, deleteOldArrivals, at.Add(-keepCoarse)); err != nil {
 		return fmt.Errorf("drop old sums: %w", err)
 	}
 	return nil
