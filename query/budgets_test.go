@@ -147,8 +147,7 @@ func TestBudgetReset(t *testing.T) {
 		path := budgetPath("bot")
 		w.alice.put(path, `{"limit_usd":1,"period":"total"}`).want(http.StatusOK)
 		w.alice.spend("bot", 400_000_000)
-		window := (&budget.Budget{Period: budget.Total}).Window(w.now)
-		before, after := w.alice.lease("bot", window, 0), w.alice.lease("bot", window, 1)
+		before, after := w.alice.lease("bot", 0), w.alice.lease("bot", 1)
 		w.alice.use(before, "bot", 300_000_000)
 		check := func(step string, got shownBudget, spent, remaining string) {
 			t.Helper()
@@ -169,16 +168,20 @@ func TestBudgetReset(t *testing.T) {
 		w.exec(`SELECT drop_leases($1)`, []schema.ID{before})
 		check("lease gone", w.alice.get(path).budget(), "0.150000001", "0.849999999")
 		check("again", w.alice.post(path+"/reset", "{}").budget(), "0", "1")
+		w.alice.spend("bot", 10_000_000)
+		w.alice.remove(path).want(http.StatusNoContent)
+		w.alice.spend("bot", 5_000_000)
+		check("removed and set again", w.alice.put(path, `{"limit_usd":1,"period":"month"}`).budget(), "0.015", "0.985")
 		w.alice.post(path+"/reset", `{"to":1}`).refused(http.StatusUnprocessableEntity)
 	})
 }
 
 // lease makes a lease of a cap as ingest does.
-func (p *person) lease(agent string, w budget.Window, epoch int) schema.ID {
+func (p *person) lease(agent string, epoch int) schema.ID {
 	p.t.Helper()
 	id := schema.NewID(p.now)
-	p.exec(`INSERT INTO budget_leases (lease_id, account_id, agent, period_start, epoch, replica_id, granted_nano_usd)
-		VALUES ($1, $2, $3, $4, $5, $1, 500000000)`, id, p.account, agent, w.Start, epoch)
+	p.exec(`INSERT INTO budget_leases (lease_id, account_id, agent, bucket, epoch, replica_id, granted_nano_usd)
+		VALUES ($1, $2, $3, $4, $5, $1, 500000000)`, id, p.account, agent, p.now.Truncate(budget.Bucket), epoch)
 	return id
 }
 

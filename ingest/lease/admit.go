@@ -75,7 +75,8 @@ func (c *Charge) Taint() {
 	}
 }
 
-// Admit charges the caps of an event, and notes the leases in it. It returns nil
+// Admit charges the caps of an event, and notes the leases in it; it may put its
+// arrival off to the start of the quarter hour in which it is charged. It returns nil
 // for an event without a cap, or an *ExceededError, ErrUnpriced or ErrUnknown.
 func (g *Gate) Admit(ctx context.Context, e *schema.Event) (*Charge, error) {
 	meters := g.meters.Load()
@@ -85,14 +86,32 @@ func (g *Gate) Admit(ctx context.Context, e *schema.Event) (*Charge, error) {
 	if len(*meters) == 0 {
 		return nil, nil //nolint:nilnil // No cap, no charge: the common case.
 	}
-	var c *Charge
+	c, err := g.chargeAll(ctx, e)
+	for err == nil && !c.within(e.ReceivedAt) {
+		// A quarter hour ended between the one cap and the other.
+		c.Refund()
+		e.Leases = nil
+		c, err = g.chargeAll(ctx, e)
+	}
+	switch {
+	case err != nil:
+		c.Refund()
+		e.Leases = nil
+		g.note(e, err)
+		return nil, err
+	case c != nil:
+		g.metrics.decision("allowed")
+	}
+	return c, nil
+}
+
+// chargeAll charges every cap of an event. With an error it returns what it has
+// charged before.
+func (g *Gate) chargeAll(ctx context.Context, e *schema.Event) (c *Charge, err error) {
 	for _, scope := range [...]budget.Scope{{AccountID: e.AccountID, Agent: e.Agent}, {AccountID: e.AccountID}} {
 		m, s, err := g.charge(ctx, scope, e)
 		if err != nil {
-			c.Refund()
-			e.Leases = nil
-			g.note(e, err)
-			return nil, err
+			return c, err
 		}
 		if m == nil {
 			continue
@@ -101,14 +120,29 @@ func (g *Gate) Admit(ctx context.Context, e *schema.Event) (*Charge, error) {
 			c = &Charge{cost: e.Cost}
 		}
 		c.parts = append(c.parts, charged{m, s})
-		if s != nil {
-			e.Leases = append(e.Leases, s.id)
+		if s == nil {
+			continue
+		}
+		e.Leases = append(e.Leases, s.id)
+		if e.ReceivedAt.Before(s.bucket) {
+			// Others that came later were faster. It counts where it is charged.
+			e.ReceivedAt = s.bucket
 		}
 	}
-	if c != nil {
-		g.metrics.decision("allowed")
-	}
 	return c, nil
+}
+
+// within reports whether all shares are of the quarter hour of t.
+func (c *Charge) within(t time.Time) bool {
+	if c == nil {
+		return true
+	}
+	for _, part := range c.parts {
+		if part.share != nil && part.share.over(t) {
+			return false
+		}
+	}
+	return true
 }
 
 // note counts a refusal. What a reached cap has refused goes into the ledger.

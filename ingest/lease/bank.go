@@ -25,7 +25,7 @@ type grant struct {
 const callTimeout = 2 * time.Second
 
 const leaseBudget = `
-SELECT granted, greatest(least(remaining, 9e18), -9e18)::bigint FROM lease_budget($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+SELECT granted, greatest(least(remaining, 9e18), -9e18)::bigint FROM lease_budget($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12)`
 
 // lease asks for more of a share.
 func (b *bank) lease(ctx context.Context, replica schema.ID, scope budget.Scope, c *call) (grant, error) {
@@ -34,7 +34,7 @@ func (b *bank) lease(ctx context.Context, replica schema.ID, scope budget.Scope,
 	s := c.share
 	var granted, remaining *int64
 	err := b.pool.QueryRow(ctx, leaseBudget, scope.AccountID, scope.Agent, s.window.Start, s.window.End, s.epoch,
-		s.id, replica, int64(c.need), int64(c.want)).Scan(&granted, &remaining)
+		s.id, replica, int64(c.need), int64(c.want), s.bucket, s.period, s.timezone).Scan(&granted, &remaining)
 	switch {
 	case err != nil:
 		return grant{}, fmt.Errorf("lease from a cap: %w", err)
@@ -50,7 +50,7 @@ const settleLease = `SELECT settle_lease($1, $2, $3, $4, $5, $6, $7, $8)`
 func (b *bank) settle(ctx context.Context, replica schema.ID, scope budget.Scope, s *share, keep schema.NanoUSD, closes bool) error {
 	ctx, cancel := context.WithTimeout(ctx, callTimeout)
 	defer cancel()
-	_, err := b.pool.Exec(ctx, settleLease, scope.AccountID, scope.Agent, s.window.Start, s.epoch, s.id, replica, int64(keep), closes)
+	_, err := b.pool.Exec(ctx, settleLease, scope.AccountID, scope.Agent, s.bucket, s.epoch, s.id, replica, int64(keep), closes)
 	if err != nil {
 		return fmt.Errorf("settle a lease: %w", err)
 	}

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
 )
 
 // ledger sums up refused events until they are written down.
@@ -35,7 +36,7 @@ func newLedger() *ledger { return &ledger{sums: map[refusedKey]refusedSum{}} }
 func (l *ledger) add(e *schema.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
-	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, e.ReceivedAt.Truncate(15 * time.Minute)}
+	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, e.ReceivedAt.Truncate(budget.Bucket)}
 	if _, known := l.sums[k]; !known && len(l.sums) >= maxRefusedKeys {
 		k.model, k.provider = "", ""
 	}

@@ -93,13 +93,16 @@ func (m *meter) take(now, arrival time.Time, cost schema.NanoUSD) (v verdict, s 
 	return ask, nil, m.call, true
 }
 
-// roll starts a new share when the period of the present one is over. Holds mu.
+// roll starts a new share when the quarter hour of the present one is over. Holds mu.
 func (m *meter) roll(arrival time.Time) {
-	if m.share != nil && !arrival.Before(m.share.window.End) {
+	if m.share != nil && m.share.over(arrival) {
 		m.retire()
 	}
 	if m.share == nil {
-		m.share = &share{id: schema.NewID(arrival), window: m.budget.Window(arrival), epoch: m.budget.Epoch}
+		m.share = &share{
+			id: schema.NewID(arrival), bucket: arrival.Truncate(budget.Bucket), window: m.budget.Window(arrival),
+			period: m.budget.Period, timezone: m.budget.Timezone, epoch: m.budget.Epoch,
+		}
 		m.left = m.budget.Limit
 	}
 }

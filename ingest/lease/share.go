@@ -7,11 +7,18 @@ import (
 	"github.com/outlayhq/outlay/schema/budget"
 )
 
-// share is one lease of one period of one cap. Its meter's mu guards it.
+// share is one lease of one cap: for events that arrive in one quarter hour, so that
+// whatever becomes of the cap it is known which periods they count in. Its meter's mu
+// guards what changes.
 type share struct {
-	id     schema.ID
+	id schema.ID
+	// bucket is the start of the quarter hour, window the period that it is of.
+	bucket time.Time
 	window budget.Window
-	epoch  int32
+	// period, timezone and epoch are the cap's as this replica knew them.
+	period   budget.Period
+	timezone string
+	epoch    int32
 	// charged is the cost of all events let through under it that are or may be
 	// recorded.
 	charged schema.NanoUSD
@@ -21,6 +28,9 @@ type share struct {
 	// share is used up, then closed.
 	final bool
 }
+
+// over reports whether events that arrive at t need another share.
+func (s *share) over(t time.Time) bool { return !t.Before(s.bucket.Add(budget.Bucket)) }
 
 // Standing is where a cap stands as this replica knows it: exact when the cap was
 // asked for last, and never less than what is left by more than other replicas

@@ -79,7 +79,7 @@ func (m *meter) recall(now time.Time) (s Standing, ok bool) {
 
 const selectLeft = `
 SELECT b.limit_nano_usd,
-  greatest(b.limit_nano_usd - budget_spent($1, $2, $3, $4) - budget_leased($1, $2, $3), 0)::bigint
+  greatest(b.limit_nano_usd - budget_spent($1, $2, $3, $4) - budget_leased($1, $2, $3, $4), 0)::bigint
 FROM budgets b WHERE b.account_id = $1 AND b.agent = $2`
 
 // left returns a cap's limit and what of it is neither spent nor leased. It returns

@@ -55,6 +55,10 @@ type Budget struct {
 	UpdatedAt time.Time
 }
 
+// Bucket is how finely spend and leases are kept, by time of arrival. Every period
+// of every time zone starts with a bucket.
+const Bucket = 15 * time.Minute
+
 // MaxLimit is the highest cap: USD 1 000 000 000.
 const MaxLimit schema.NanoUSD = 1_000_000_000 * 1_000_000_000
 

@@ -29,14 +29,15 @@ type Store struct{ db DB }
 func NewStore(db DB) *Store { return &Store{db} }
 
 const putBudget = `
-INSERT INTO budgets (account_id, agent, limit_nano_usd, period, timezone, alert_at, on_unpriced)
-VALUES ($1, $2, $3, $4, $5, $6, $7)
+INSERT INTO budgets (account_id, agent, limit_nano_usd, period, timezone, alert_at, on_unpriced, epoch)
+VALUES ($1, $2, $3, $4, $5, $6, $7, (SELECT coalesce(max(epoch), 0) FROM budget_resets WHERE account_id = $1 AND agent = $2))
 ON CONFLICT (account_id, agent) DO UPDATE SET
   limit_nano_usd = excluded.limit_nano_usd, period = excluded.period, timezone = excluded.timezone,
   alert_at = excluded.alert_at, on_unpriced = excluded.on_unpriced, updated_at = now()`
 
 // Put sets a cap, which was checked. Ingest obeys it within a second. What was
-// spent in the period before counts.
+// spent in the period before counts, also while there was no cap or one for another
+// period, save what a reset has taken out.
 func (s *Store) Put(ctx context.Context, b Budget) error {
 	if b.AlertAt == nil {
 		b.AlertAt = []float64{}
@@ -130,15 +131,15 @@ type State struct {
 	// they are all that were refused, because of its own cap or of an agent's.
 	RefusedEvents int64
 	RefusedCost   schema.Sum
-	// ResetAt and ResetBy are of the last reset in the period; nil without one.
-	// ResetBy is nil also when no user did it.
+	// ResetAt and ResetBy are of the last reset since which alone Spent counts; nil
+	// without one in the period. ResetBy is nil also when no user did it.
 	ResetAt *time.Time
 	ResetBy *schema.ID
 }
 
 const selectStates = `
 SELECT greatest(budget_spent($1, q.agent, q.start, q.finish), 0) AS spent,
-  least(budget_leased($1, q.agent, q.start), 9223372036854775807)::bigint AS leased,
+  least(budget_leased($1, q.agent, q.start, q.finish), 9223372036854775807)::bigint AS leased,
   refused.events AS refused_events, refused.cost AS refused_cost, reset.at AS reset_at, reset.by_user AS reset_by
 FROM unnest($2::text[], $3::timestamptz[], $4::timestamptz[]) WITH ORDINALITY AS q (agent, start, finish, n)
 CROSS JOIN LATERAL (
@@ -153,7 +154,7 @@ CROSS JOIN LATERAL (
 ) AS refused
 LEFT JOIN LATERAL (
   SELECT at, by_user FROM budget_resets r
-  WHERE r.account_id = $1 AND r.agent = q.agent AND r.period_start = q.start
+  WHERE r.account_id = $1 AND r.agent = q.agent AND r.period_start <= q.start AND r.at >= q.start AND r.at < q.finish
   ORDER BY at DESC LIMIT 1
 ) AS reset ON true
 ORDER BY q.n`

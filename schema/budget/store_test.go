@@ -95,7 +95,7 @@ func (l *ledger) save(id schema.ID, cost int64) {
 // spend stores an event that came under no lease.
 func (l *ledger) spend(cost int64) {
 	l.t.Helper()
-	l.exec(`INSERT INTO spend AS s VALUES ($1, $2, $3, $4, 1) ON CONFLICT (account_id, agent, bucket)
+	l.exec(`INSERT INTO spend AS s (account_id, agent, bucket, cost_nano_usd, events) VALUES ($1, $2, $3, $4, 1) ON CONFLICT (account_id, agent, bucket)
 		DO UPDATE SET cost_nano_usd = s.cost_nano_usd + excluded.cost_nano_usd, events = s.events + 1`,
 		l.scope.AccountID, l.scope.Agent, l.now.Truncate(15*time.Minute), cost)
 }
@@ -234,7 +234,7 @@ func TestRemovedBudget(t *testing.T) {
 		l.grants(id, 100, 100, none, none)
 		l.grants(l.newLease(), 100, 100, none, none)
 		l.save(id, 40)
-		l.stands(40, 0)
+		l.stands(40, 60)
 		l.put(1000)
 		l.stands(40, 60)
 		if err := l.store.Delete(t.Context(), l.scope); err != nil {
@@ -290,6 +290,38 @@ func TestResetWithEventsOnTheirWay(t *testing.T) {
 		if diff := cmp.Diff([]int64{57, 85}, kept); err != nil || diff != "" {
 			t.Errorf("what the resets have kept: %v (-want +got):\n%s", err, diff)
 		}
+	})
+}
+
+// A total of years is reset like any other, and what is older than a month of it does
+// not take a row for every quarter hour. A cap for a month that comes after knows
+// what of the month was taken out.
+func TestResetOfALongTotal(t *testing.T) {
+	t.Parallel()
+	eachLedger(t, func(t *testing.T, l *ledger) {
+		l.exec(`INSERT INTO spend SELECT $1, $2, at, 10, 1
+			FROM generate_series(date_bin('15 minutes', now(), '2000-01-01') - interval '400 days', now(), interval '6 hours') AS at`,
+			l.scope.AccountID, l.scope.Agent)
+		l.exec(`UPDATE budgets SET period = 'total'`)
+		l.window = (&budget.Budget{Period: budget.Total}).Window(l.now)
+		l.stands(16010, 0)
+		l.reset()
+		l.stands(0, 0)
+		l.spend(3)
+		l.stands(3, 0)
+		var rows int
+		if err := l.pool.QueryRow(t.Context(), `SELECT count(*) FROM budget_forgiven`).Scan(&rows); err != nil || rows > 140 {
+			t.Errorf("%d rows of what was taken out, %v", rows, err)
+		}
+		for _, period := range []budget.Period{budget.Month, budget.Week, budget.Day} {
+			l.exec(`UPDATE budgets SET period = $1`, period)
+			l.window = (&budget.Budget{Period: period, Timezone: "Asia/Kolkata"}).Window(l.now)
+			l.stands(3, 0)
+		}
+		l.reset()
+		l.reset()
+		l.window = (&budget.Budget{Period: budget.Total}).Window(l.now)
+		l.stands(0, 0)
 	})
 }
 

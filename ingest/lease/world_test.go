@@ -1,0 +1,270 @@
+package lease
+
+import (
+	"context"
+	"errors"
+	"log/slog"
+	"math/rand/v2"
+	"testing"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+	"github.com/prometheus/client_golang/prometheus"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
+)
+
+// world is several ingest replicas, a Kafka and a processor around one agent and
+// its cap, of which every step is made by hand: replicas admit, crash and sweep,
+// records lie in Kafka for any time, the processor stores them in order.
+type world struct {
+	t     testing.TB
+	r     *rand.Rand
+	pool  *pgxpool.Pool
+	scope budget.Scope
+	// limit, period and zone are the cap as it is set; capped says whether it is.
+	limit  schema.NanoUSD
+	period budget.Period
+	zone   string
+	capped bool
+	gates  []*Gate
+	kafka  []schema.Event // written and not stored
+	// passed are the events that were let through and written, each key once.
+	passed []passage
+	keys   map[string]bool
+	// largest is the cost of the largest of them since the last reset.
+	largest schema.NanoUSD
+	// highest is what may have passed in the present period but for the event that
+	// crosses it. unseen is the part of it that nobody could know of: it came while
+	// there was no cap, and was not stored when there was one again.
+	highest, unseen schema.NanoUSD
+	now             time.Time
+}
+
+// passage is an event that was let through.
+type passage struct {
+	id   schema.ID
+	at   time.Time
+	cost schema.NanoUSD
+	// forgiven says that a reset has taken it out of what counts.
+	forgiven bool
+}
+
+func newWorld(t testing.TB, r *rand.Rand, pool *pgxpool.Pool, limit schema.NanoUSD, replicas int) *world {
+	t.Helper()
+	w := &world{
+		t: t, r: r, pool: pool, limit: limit, period: budget.Total, zone: "UTC", highest: limit, keys: map[string]bool{},
+		scope: budget.Scope{AccountID: schema.NewID(time.Now()), Agent: "a"},
+		now:   time.Now().UTC().Truncate(time.Microsecond),
+	}
+	w.exec(`INSERT INTO accounts (id, name) VALUES ($1, 'test')`, w.scope.AccountID)
+	w.put()
+	for range replicas {
+		w.gates = append(w.gates, w.newGate())
+	}
+	return w
+}
+
+func (w *world) exec(sql string, args ...any) {
+	w.t.Helper()
+	if _, err := w.pool.Exec(context.Background(), sql, args...); err != nil {
+		w.t.Fatal(err)
+	}
+}
+
+// put sets the cap. Replicas do not hear of it.
+func (w *world) put() {
+	w.t.Helper()
+	err := budget.NewStore(w.pool).Put(context.Background(), budget.Budget{
+		Scope: w.scope, Limit: w.limit, Period: w.period, Timezone: w.zone, OnUnpriced: budget.Allow,
+	})
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	w.capped = true
+}
+
+// remove removes the cap. Replicas do not hear of it.
+func (w *world) remove() {
+	w.t.Helper()
+	if err := budget.NewStore(w.pool).Delete(context.Background(), w.scope); err != nil {
+		w.t.Fatal(err)
+	}
+	w.capped = false
+}
+
+// reload lets every replica hear of what changed.
+func (w *world) reload() {
+	w.t.Helper()
+	for _, g := range w.gates {
+		if err := g.load(context.Background(), w.pool); err != nil {
+			w.t.Fatal(err)
+		}
+	}
+}
+
+// window is the present period of the cap.
+func (w *world) window() budget.Window {
+	return (&budget.Budget{Period: w.period, Timezone: w.zone}).Window(w.now)
+}
+
+// newGate is a replica that has started: its loops are made by hand.
+func (w *world) newGate() *Gate {
+	w.t.Helper()
+	g := New(Config{OnDatabaseDown: "closed"}, Deps{
+		Pool: w.pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	w.alive(g)
+	if err := g.load(context.Background(), w.pool); err != nil {
+		w.t.Fatal(err)
+	}
+	return g
+}
+
+func (w *world) alive(g *Gate) {
+	w.t.Helper()
+	if err := g.bank.beat(context.Background(), *g.replica.Load()); err != nil {
+		w.t.Fatal(err)
+	}
+	g.validUntil.Store(int64(time.Since(g.started) + validFor))
+}
+
+// forget makes the gate ask again instead of trusting its last "no".
+func forget(g *Gate) {
+	for _, m := range *g.meters.Load() {
+		m.mu.Lock()
+		m.exceededUntil, m.openUntil, m.lastRefill = time.Time{}, time.Time{}, time.Time{}
+		m.mu.Unlock()
+	}
+}
+
+// event is one of the agent that arrives now.
+func (w *world) event(cost schema.NanoUSD) schema.Event {
+	return schema.Event{
+		ID: schema.NewID(w.now), AccountID: w.scope.AccountID, Agent: w.scope.Agent, SessionID: "ses_s",
+		Time: w.now, ReceivedAt: w.now, Cost: cost, Source: schema.CostCalculated,
+	}
+}
+
+// admit is an event that is let through, or not, and never written.
+func (w *world) admit(t *testing.T, g *Gate, cost schema.NanoUSD) bool {
+	t.Helper()
+	e := w.event(cost)
+	_, err := g.Admit(t.Context(), &e)
+	return err == nil
+}
+
+// track is one request: it returns whether the event was let through.
+func (w *world) track(g *Gate, cost schema.NanoUSD, key string) bool {
+	w.t.Helper()
+	e := w.event(cost)
+	e.IdempotencyKey = key
+	charge, err := g.Admit(context.Background(), &e)
+	var reached *ExceededError
+	switch {
+	case errors.As(err, &reached):
+		return false
+	case err != nil:
+		w.t.Fatal(err)
+	}
+	switch w.r.IntN(20) {
+	case 0:
+		charge.Refund() // surely not written
+		return true
+	case 1:
+		charge.Taint() // nobody knows; it was not written
+		return true
+	case 2:
+		charge.Taint() // nobody knows; it was written
+	}
+	w.write(e)
+	if spent := w.spent(); w.capped && spent > w.highest+w.largest {
+		w.t.Fatalf("let through %s with a cap of %s and no event above %s", spent, w.highest, w.largest)
+	}
+	return true
+}
+
+// write puts an event that was let through into Kafka.
+func (w *world) write(e schema.Event) {
+	w.kafka = append(w.kafka, e)
+	w.largest = max(w.largest, e.Cost)
+	if e.IdempotencyKey != "" && w.keys[e.IdempotencyKey] {
+		return
+	}
+	if e.IdempotencyKey != "" {
+		w.keys[e.IdempotencyKey] = true
+	}
+	w.passed = append(w.passed, passage{id: e.ID, at: e.ReceivedAt, cost: e.Cost})
+}
+
+// spent is what was let through in the present period and counts.
+func (w *world) spent() (sum schema.NanoUSD) {
+	window := w.window()
+	for _, p := range w.passed {
+		if !p.forgiven && window.Contains(p.at) {
+			sum += p.cost
+		}
+	}
+	return sum
+}
+
+// store is the processor: it takes n records and does to the database what the
+// sink does.
+func (w *world) store(n int) {
+	w.t.Helper()
+	n = min(n, len(w.kafka))
+	for i := range w.kafka[:n] {
+		w.save(&w.kafka[i])
+	}
+	w.kafka = w.kafka[n:]
+}
+
+func (w *world) save(e *schema.Event) {
+	w.t.Helper()
+	for _, lease := range e.Leases {
+		w.exec(`UPDATE budget_leases SET used_nano_usd = used_nano_usd + $2 WHERE lease_id = $1`, lease, int64(e.Cost))
+	}
+	// What follows is left out for a duplicate.
+	if e.IdempotencyKey != "" {
+		tag, err := w.pool.Exec(context.Background(), `INSERT INTO event_keys (account_id, event_id) VALUES ($1, $2) ON CONFLICT DO NOTHING`,
+			e.AccountID, schema.KeyedEventID(e.AccountID, e.IdempotencyKey))
+		if err != nil {
+			w.t.Fatal(err)
+		}
+		if tag.RowsAffected() == 0 {
+			return
+		}
+	}
+	for _, lease := range e.Leases {
+		w.exec(`UPDATE budget_leases SET stored_nano_usd = stored_nano_usd + $2 WHERE lease_id = $1`, lease, int64(e.Cost))
+	}
+	w.exec(`INSERT INTO spend AS s (account_id, agent, bucket, cost_nano_usd, events) VALUES ($1, $2, $3, $4, 1)
+		ON CONFLICT (account_id, agent, bucket)
+		DO UPDATE SET cost_nano_usd = s.cost_nano_usd + excluded.cost_nano_usd, events = s.events + 1`,
+		e.AccountID, e.Agent, e.ReceivedAt.Truncate(15*time.Minute), int64(e.Cost))
+}
+
+// bury is what the processor does about replicas that are gone, once it has
+// stored all that they have written.
+func (w *world) bury(replica schema.ID) {
+	w.t.Helper()
+	w.store(len(w.kafka))
+	w.exec(`SELECT drop_leases(array(SELECT lease_id FROM budget_leases WHERE replica_id = $1))`, replica)
+}
+
+// settled drops closed leases that hold nothing, as the processor does all the time.
+func (w *world) settled() {
+	w.t.Helper()
+	w.exec(`SELECT drop_leases(array(SELECT lease_id FROM budget_leases
+		WHERE account_id = $1 AND closed_at IS NOT NULL AND granted_nano_usd - returned_nano_usd - used_nano_usd <= 0))`, w.scope.AccountID)
+}
+
+func (w *world) state() budget.State {
+	w.t.Helper()
+	s, err := budget.NewStore(w.pool).State(context.Background(), w.scope, w.window())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	return s
+}
