@@ -25,8 +25,6 @@ type delivery struct {
 	// err is what Kafka said, once settled.
 	err     error
 	settled atomic.Bool
-	// keyed says that the event has an idempotency key.
-	keyed bool
 }
 
 // deliveries are used again, with their memory. The request that waits for one
@@ -52,7 +50,6 @@ func (d *delivery) encode(e *schema.Event) {
 	d.buf = wire.AppendKey(d.buf[:0], e)
 	key := len(d.buf)
 	d.buf = wire.Append(d.buf, e)
-	d.keyed = e.IdempotencyKey != ""
 	d.record = kgo.Record{Key: d.buf[:key:key], Value: d.buf[key:], Headers: versionHeaders}
 }
 
@@ -65,14 +62,13 @@ func (d *delivery) size() int64 { return int64(len(d.buf)) }
 func (d *delivery) settle(_ *kgo.Record, err error) {
 	d.producer.buffered.Add(-d.size())
 	switch {
-	case err == nil && d.keyed:
-		d.producer.recent.remember(d.admission)
 	case err == nil:
 	case errors.Is(err, kgo.ErrMaxBuffered):
 		d.charge.Refund()
 	default:
 		d.charge.Taint()
 	}
+	d.producer.recent.land(d.admission, produceError(err))
 	d.err = err
 	d.settled.Store(true)
 	d.waiter.arrived()

@@ -129,14 +129,17 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	return nil
 }
 
-// again makes the event of a retry as it was answered before.
-func (s *Server) again(r *request, account schema.ID, m remembered) *schema.Event {
+// again makes the event of a retry as it was answered before, but for what it cost.
+func (s *Server) again(r *request, account schema.ID) *schema.Event {
 	e := r.event(account, s.now().UTC().Truncate(time.Microsecond))
+	book := s.prices(account)
+	if book == nil {
+		return e // So the first is not priced either, and refused.
+	}
 	// Without usage there is no cost, and no error: it is asked for the provider.
-	if q, _ := s.prices(account).Quote(e.Provider, e.Model, e.Time, price.Usage{}); q.Provider != "" {
+	if q, _ := book.Quote(e.Provider, e.Model, e.Time, price.Usage{}); q.Provider != "" {
 		e.Provider = q.Provider
 	}
-	e.Cost, e.Source, e.PriceID = m.cost, m.source, m.priceID
 	return e
 }
 

@@ -25,6 +25,18 @@ func fuzzServer() *Server {
 	}
 }
 
+// fuzz judges a request, whose idempotency key is free again at once.
+func (s *Server) fuzz(t *testing.T, o outcome) {
+	t.Helper()
+	if o.err == nil {
+		o.admission, o.err = s.admit(t.Context(), o.request, fuzzAccount)
+	}
+	if o.err == nil {
+		s.recent.land(o.admission, ErrFull)
+	}
+	judge(t, o)
+}
+
 var fuzzAccount = schema.ID{15: 1}
 
 // judge holds what must be true of any outcome: a refusal is the client's fault and
@@ -138,10 +150,7 @@ func fuzzBatch(f *testing.F, read, again func(*batchOf, []byte) error) {
 			if o.err == nil {
 				sameRequest(t, other.outcomes[i].request, o.request)
 			}
-			if o.err == nil {
-				o.admission, o.err = s.admit(t.Context(), o.request, fuzzAccount)
-			}
-			judge(t, o)
+			s.fuzz(t, o)
 		}
 	})
 }
@@ -158,12 +167,9 @@ func judgeText(t *testing.T, s *Server, text []byte) {
 		}
 		sameRequest(t, &strict, &scanned)
 	}
-	var o outcome
-	r := new(request)
-	if o.err = decode(text, r); o.err == nil {
-		o.admission, o.err = s.admit(t.Context(), r, fuzzAccount)
-	}
-	judge(t, o)
+	o := outcome{admission: admission{request: new(request)}}
+	o.err = decode(text, o.request)
+	s.fuzz(t, o)
 }
 
 func sameRequest(t *testing.T, want, got *request) {

@@ -148,6 +148,7 @@ func (p *Producer) send(o *outcome, index int, w *waiter) error {
 		p.buffered.Add(-d.size())
 		d.release()
 		o.charge.Refund()
+		p.recent.land(o.admission, ErrFull)
 		return ErrFull
 	}
 	d.producer, d.admission, d.waiter, d.index = p, o.admission, w, index

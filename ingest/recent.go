@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/problem"
 )
 
 // recentFor is how long an idempotency key stands for its event.
@@ -19,7 +18,7 @@ const recentWays = 8
 
 // recent remembers events with an idempotency key that Kafka has acknowledged,
 // never others, so that a retry is answered as the first was and neither written
-// nor charged again. Its size is fixed: a new key pushes out the oldest of the few
+// nor charged again; and it knows those that are on their way. Its size is fixed: a new key pushes out the oldest of the few
 // that it shares its places with. What is forgotten, and what other replicas took,
 // is recorded once all the same: the processor sees to it. It is safe for
 // concurrent use.
@@ -30,6 +29,8 @@ type recent struct {
 	mu   sync.Mutex
 	sets []*recentSet // made when first needed; none when nothing is remembered
 	size int
+	// flights are the events that are judged or on their way to Kafka.
+	flights map[schema.ID]*flight
 }
 
 type recentSet [recentWays]remembered
@@ -46,7 +47,10 @@ type remembered struct {
 
 // newRecent returns one that remembers about limit keys.
 func newRecent(limit int, now func() time.Time) *recent {
-	return &recent{seed: maphash.MakeSeed(), now: now, sets: make([]*recentSet, (limit+recentWays-1)/recentWays)}
+	return &recent{
+		seed: maphash.MakeSeed(), now: now, flights: map[schema.ID]*flight{},
+		sets: make([]*recentSet, (limit+recentWays-1)/recentWays),
+	}
 }
 
 // set returns where an id is kept if anywhere. The id is a hash itself.
@@ -57,60 +61,48 @@ func (r *recent) set(id schema.ID) **recentSet {
 	return &r.sets[binary.BigEndian.Uint32(id[:])%uint32(len(r.sets))]
 }
 
-// find returns what was recorded under the key that id stands for. A key that was
-// used for something else is a problem.
-func (r *recent) find(id schema.ID, fingerprint uint64) (m remembered, ok bool, err error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// find returns what was recorded under the key that id stands for, or nil. Holds mu.
+func (r *recent) find(id schema.ID) *remembered {
 	set := r.set(id)
 	if set == nil || *set == nil {
-		return remembered{}, false, nil
+		return nil
 	}
-	for _, m := range *set {
-		if m.id != id || r.now().Unix() >= m.until {
-			continue
+	for i := range *set {
+		if m := &(*set)[i]; m.id == id && r.now().Unix() < m.until {
+			return m
 		}
-		if m.fingerprint != fingerprint {
-			return remembered{}, false, problem.FromFaults(schema.Faults{{
-				Field:   "idempotency_key",
-				Message: "was used for another event before; use a new key for each event, and the same only to send that event again",
-			}})
-		}
-		return m, true, nil
 	}
-	return remembered{}, false, nil
+	return nil
 }
 
-// remember keeps an event with an idempotency key that Kafka has acknowledged.
-func (r *recent) remember(a admission) {
-	e := a.event
-	r.mu.Lock()
-	defer r.mu.Unlock()
+// remember keeps what Kafka has acknowledged, and returns it. Holds mu.
+func (r *recent) remember(a admission) remembered {
+	e, now := a.event, r.now()
+	m := remembered{
+		id: a.flight.id, fingerprint: a.flight.fingerprint, until: now.Add(recentFor).Unix(),
+		cost: e.Cost, source: e.Source, priceID: e.PriceID,
+	}
 	set := r.set(e.ID)
 	if set == nil {
-		return
+		return m
+	}
+	if known := r.find(e.ID); known != nil {
+		return *known // A flight was taken for lost, and the one that is stored came first.
 	}
 	if *set == nil {
 		*set = new(recentSet)
 	}
-	now := r.now()
 	oldest := &(*set)[0]
 	for i := range *set {
-		m := &(*set)[i]
-		if m.id == e.ID && m.until > now.Unix() {
-			return // Two came at once, and the one that is stored came first.
-		}
-		if m.until < oldest.until {
-			oldest = m
+		if place := &(*set)[i]; place.until < oldest.until {
+			oldest = place
 		}
 	}
 	if oldest.id.IsZero() {
 		r.size++
 	}
-	*oldest = remembered{
-		id: e.ID, fingerprint: a.fingerprint, until: now.Add(recentFor).Unix(),
-		cost: e.Cost, source: e.Source, priceID: e.PriceID,
-	}
+	*oldest = m
+	return m
 }
 
 // entries is how many keys are held, those included that are over.

@@ -92,7 +92,11 @@ func TestUnacknowledgedKeyIsNotKnown(t *testing.T) {
 func keyed(n int) admission {
 	account := schema.ID{15: 1}
 	key := fmt.Sprint("key ", n)
-	return admission{event: &schema.Event{ID: schema.KeyedEventID(account, key), IdempotencyKey: key, Cost: schema.NanoUSD(n)}, fingerprint: uint64(n)}
+	id := schema.KeyedEventID(account, key)
+	return admission{
+		event:  &schema.Event{ID: id, IdempotencyKey: key, Cost: schema.NanoUSD(n)},
+		flight: &flight{id: id, fingerprint: uint64(n)},
+	}
 }
 
 // What is remembered is bounded, the latest stays, and a day later all is forgotten.
@@ -102,14 +106,14 @@ func TestRecentIsBounded(t *testing.T) {
 	r := newRecent(1000, func() time.Time { return at })
 	for n := range 20_000 {
 		at = at.Add(time.Second)
-		r.remember(keyed(n))
+		r.land(keyed(n), nil)
 	}
 	if n := r.entries(); n != 1000 {
 		t.Errorf("%d keys held, want 1000", n)
 	}
 	found := 0
 	for n := 19_500; n < 20_000; n++ {
-		if m, ok, err := r.find(keyed(n).event.ID, uint64(n)); ok && err == nil && m.cost == schema.NanoUSD(n) {
+		if m := r.find(keyed(n).event.ID); m != nil && m.cost == schema.NanoUSD(n) {
 			found++
 		}
 	}
@@ -117,12 +121,12 @@ func TestRecentIsBounded(t *testing.T) {
 		t.Errorf("%d of the latest 500 are known, want nearly all", found)
 	}
 	at = at.Add(recentFor)
-	if _, ok, err := r.find(keyed(19_999).event.ID, 1); ok || err != nil {
-		t.Errorf("after a day: known %v, %v", ok, err)
+	if m := r.find(keyed(19_999).event.ID); m != nil {
+		t.Errorf("after a day: known %v", m)
 	}
 	none := newRecent(0, time.Now)
-	none.remember(keyed(1))
-	if _, ok, _ := none.find(keyed(1).event.ID, 1); ok {
+	none.land(keyed(1), nil)
+	if none.find(keyed(1).event.ID) != nil {
 		t.Error("a limit of 0 remembers")
 	}
 }

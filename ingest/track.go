@@ -60,10 +60,10 @@ type admission struct {
 	request *request // that event was made of
 	event   *schema.Event
 	charge  *lease.Charge
-	// fingerprint stands for the request of an event with an idempotency key.
-	fingerprint uint64
-	// duplicate says that the event is recorded already.
+	// duplicate says that the event is recorded already, or on its way.
 	duplicate bool
+	// flight is that of the event if it has an idempotency key.
+	flight *flight
 }
 
 // outcome is what came of one event of a request: it, or why it was not recorded.
@@ -73,19 +73,28 @@ type outcome struct {
 }
 
 // admit makes the event of a request and charges its caps, unless it is recorded
-// already.
+// already or on its way.
 func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admission, error) {
-	var fingerprint uint64
-	if r.idempotencyKey.value != "" {
-		fingerprint = r.fingerprint(s.recent.seed)
-		known, ok, err := s.recent.find(r.keyedID(account), fingerprint)
-		if err != nil {
-			return admission{}, err
-		}
-		if ok {
-			return admission{request: r, event: s.again(r, account, known), duplicate: true}, nil
-		}
+	if r.idempotencyKey.value == "" {
+		return s.charge(ctx, r, account)
 	}
+	f, mine, err := s.recent.claim(r.keyedID(account), r.fingerprint(s.recent.seed))
+	switch {
+	case err != nil:
+		return admission{}, err
+	case !mine:
+		return admission{request: r, event: s.again(r, account), duplicate: true, flight: f}, nil
+	}
+	a, err := s.charge(ctx, r, account)
+	a.flight = f
+	if err != nil {
+		s.recent.land(a, err)
+	}
+	return a, err
+}
+
+// charge makes the event of a request and charges its caps.
+func (s *Server) charge(ctx context.Context, r *request, account schema.ID) (admission, error) {
 	event, err := s.event(r, account)
 	if err != nil {
 		return admission{}, err
@@ -94,7 +103,7 @@ func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admi
 	if err != nil {
 		return admission{}, capProblem(event, err)
 	}
-	return admission{request: r, event: event, charge: charge, fingerprint: fingerprint}, nil
+	return admission{request: r, event: event, charge: charge}, nil
 }
 
 // headerKey takes the idempotency key from the header Idempotency-Key unless the
@@ -119,9 +128,13 @@ func (r *request) headerKey(req *http.Request) error {
 // record writes the events that are still good to Kafka, save those that are
 // there already, and counts them. Those that Kafka did not take get an error.
 func (s *Server) record(outcomes []outcome) {
+	deadline := time.Now().Add(s.cfg.ProduceTimeout)
 	s.producer.Produce(outcomes)
 	for i := range outcomes {
 		o := &outcomes[i]
+		if o.err == nil && o.duplicate {
+			o.err = o.follow(deadline)
+		}
 		switch {
 		case o.err != nil:
 			if reason := produceErrorReason(o.err); reason != "" {
