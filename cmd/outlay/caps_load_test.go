@@ -35,9 +35,10 @@ func TestCapAcrossReplicas(t *testing.T) {
 	processor.stop(t)
 	c.stopDatabase(t)
 	c.startDatabase(t)
+	c.pool.Reset()
 	c.startProcessor(t)
 	for _, r := range c.replicas {
-		c.startReplica(t, r)
+		r.start(t)
 	}
 	c.checkRefused(t, "after a restart of everything")
 	c.checkSpend(t)
@@ -52,7 +53,7 @@ func TestCapWithoutProcessor(t *testing.T) {
 	c.checkUsedUp(t)
 	for _, r := range c.replicas {
 		r.stop(t)
-		c.startReplica(t, r)
+		r.start(t)
 	}
 	c.checkRefused(t, "after a restart, with nothing stored")
 	c.startProcessor(t)
@@ -74,9 +75,9 @@ func TestCapWithKills(t *testing.T) {
 		time.Sleep(time.Millisecond)
 	}
 	t.Logf("replica 1 is killed after %s USD", c.letThrough())
-	c.killAndRestart(t, c.replicas[1])
+	c.replicas[1].killAndRestart(t)
 	time.Sleep(time.Until(halfway))
-	c.killAndRestart(t, c.replicas[2])
+	c.replicas[2].killAndRestart(t)
 	load.Wait()
 	c.checkBound(t)
 	awaitDrained(t, c)

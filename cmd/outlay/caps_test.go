@@ -53,13 +53,6 @@ type capped struct {
 	let, refused, unclear atomic.Int64
 }
 
-// replica is an ingest process that can be killed and started again.
-type replica struct {
-	*running
-	mu          sync.Mutex
-	listen, ops string
-}
-
 func newCapped(t *testing.T) *capped {
 	t.Helper()
 	c := &capped{installation: newInstallation(t)}
@@ -76,30 +69,8 @@ func newCapped(t *testing.T) *capped {
 	c.startQuery(t)
 	c.owner = signIn(t, c.credentials)
 	c.put(t)
-	for range 3 {
-		r := &replica{listen: freeAddress(t), ops: freeAddress(t)}
-		c.startReplica(t, r)
-		c.replicas = append(c.replicas, r)
-	}
+	c.replicas = c.newReplicas(t)
 	return c
-}
-
-func (c *capped) startReplica(t *testing.T, r *replica) {
-	t.Helper()
-	p := launch(t, "ingest", append([]string{"ingest", "--database-url", c.databaseURL, "--listen", r.listen, "--ops-listen", r.ops}, c.kafka...)...)
-	p.awaitReady(t, r.ops)
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.running = p
-}
-
-// killAndRestart ends a replica as a power cut does, and starts it again.
-func (c *capped) killAndRestart(t *testing.T, r *replica) {
-	t.Helper()
-	r.mu.Lock()
-	r.kill()
-	r.mu.Unlock()
-	c.startReplica(t, r)
 }
 
 const cappedBudget = "/v1/agents/capped/budget"
@@ -222,7 +193,11 @@ func (c *capped) checkSpend(t *testing.T) {
 	var shown struct {
 		Spent json.Number `json:"spent_usd"`
 	}
-	c.owner.call(t, http.MethodGet, cappedBudget, "", &shown)
+	for deadline := time.Now().Add(10 * time.Second); c.owner.call(t, http.MethodGet, cappedBudget, "", &shown) != http.StatusOK; {
+		if time.Now().After(deadline) {
+			t.Fatal("the cap is not shown")
+		}
+	}
 	if shown.Spent.String() != stored.String() || stored < c.letThrough() || stored > c.limit+capCost {
 		t.Errorf("shown as spent %s, stored %s, let through %s, cap %s", shown.Spent, stored, c.letThrough(), c.limit)
 	}

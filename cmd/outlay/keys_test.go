@@ -123,7 +123,7 @@ func (c *capped) killAtRandom(t *testing.T, done <-chan struct{}) (kills int) {
 		}
 		kills++
 		if n := rand.IntN(len(c.replicas) + 1); n < len(c.replicas) {
-			c.killAndRestart(t, c.replicas[n])
+			c.replicas[n].killAndRestart(t)
 			continue
 		}
 		processor.kill()
