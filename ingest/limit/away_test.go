@@ -2,6 +2,7 @@ package limit
 
 import (
 	"context"
+	"log/slog"
 	"sync"
 	"testing"
 	"time"
@@ -21,6 +22,23 @@ func (w *world) used() (n int64) {
 		w.t.Fatal(err)
 	}
 	return n
+}
+
+// tell has a replica find the database, and waits until it has told it what it let
+// through.
+func (w *world) tell(l *Limiter) {
+	w.t.Helper()
+	window := l.accounts.find(w.account).window.Load()
+	for window.inDebt() {
+		l.found(w.t.Context())
+		l.ask(window, 0) // What was taken since a call under way was sent.
+		window.mu.Lock()
+		call := window.call
+		window.mu.Unlock()
+		if call != nil {
+			<-call.done
+		}
+	}
 }
 
 // While the database is away each replica goes on with its equal share, and nobody
@@ -82,11 +100,11 @@ func TestOutageWithinAWindow(t *testing.T) {
 		t.Errorf("admitted %d of 3000 before the limit was reached", admitted)
 	}
 	w.down.Store(false)
-	for w.used() < 3000 {
-		for _, l := range limiters {
-			l.found(context.Background()) // Each replica tells what it let through.
-		}
-		time.Sleep(time.Millisecond)
+	for _, l := range limiters {
+		w.tell(l)
+	}
+	if used := w.used(); used < 3000 {
+		t.Errorf("the database was told of %d of 3000", used)
 	}
 	admitted += w.flood(limiters, account.Pro, 24_000, 1)
 	t.Logf("admitted %d of 6000", admitted)
@@ -111,6 +129,20 @@ func TestOutageAfterTheLimitWasReached(t *testing.T) {
 	}
 }
 
+// heard is a log that tells when something was written to it.
+type heard chan string
+
+func (h heard) Enabled(context.Context, slog.Level) bool { return true }
+func (h heard) WithAttrs([]slog.Attr) slog.Handler       { return h }
+func (h heard) WithGroup(string) slog.Handler            { return h }
+func (h heard) Handle(_ context.Context, r slog.Record) error {
+	select {
+	case h <- r.Message:
+	default:
+	}
+	return nil
+}
+
 // Run counts the replicas, follows the database's clock, and leaves requests
 // answered when it has ended. A wrong clock of its own changes nothing.
 func TestRunFollowsTheDatabase(t *testing.T) {
@@ -122,14 +154,14 @@ func TestRunFollowsTheDatabase(t *testing.T) {
 	w.exec(`UPDATE ingest_replicas SET seen_at = now() - interval '1 minute' WHERE replica_id = (SELECT min(replica_id::text)::uuid FROM ingest_replicas)`)
 	w.exec(`INSERT INTO rate_windows VALUES (now() - interval '5 minutes', $1, 7)`, w.account)
 	l := w.limiter(1)
+	found := make(heard, 1)
+	l.log = slog.New(found)
 	l.away.Store(true)
 	l.clock.now = func() time.Time { return time.Now().Add(-time.Hour) }
 	ctx, cancel := context.WithCancel(t.Context())
 	var watching sync.WaitGroup
 	watching.Go(func() { l.watch(ctx) })
-	for l.away.Load() {
-		time.Sleep(time.Millisecond)
-	}
+	<-found
 	if got := l.replicas.Load(); got != 3 {
 		t.Errorf("%d replicas, want 3", got)
 	}

@@ -72,23 +72,15 @@ func (w *world) limiter(n int64) *Limiter {
 	l := New(DefaultConfig(), w.deps())
 	l.replicas.Store(n)
 	ctx, cancel := context.WithCancel(context.Background())
+	l.queue.open()
 	var serving sync.WaitGroup
 	serving.Go(func() { l.serve(ctx) })
 	w.t.Cleanup(func() {
 		cancel()
 		serving.Wait()
 	})
-	for !l.queue.isOpen() {
-		time.Sleep(time.Millisecond)
-	}
 	l.away.Store(false)
 	return l
-}
-
-func (q *queue) isOpen() bool {
-	q.mu.Lock()
-	defer q.mu.Unlock()
-	return q.served
 }
 
 func (w *world) limiters(n int) []*Limiter {
