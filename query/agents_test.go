@@ -224,3 +224,44 @@ func TestAgentsSortAndPage(t *testing.T) {
 		}
 	})
 }
+
+// A session counts where it overlaps the range, however long it lasts and however
+// long ago it began.
+func TestAgentsCountSessionsOfAnyLength(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		from, to := w.now.Add(-300*24*time.Hour).Truncate(24*time.Hour), w.now.Add(-299*24*time.Hour).Truncate(24*time.Hour)
+		lengths := []time.Duration{
+			0, time.Hour, 24*time.Hour - time.Microsecond, 24 * time.Hour, 7 * 24 * time.Hour, 8*24*time.Hour - time.Microsecond,
+			8 * 24 * time.Hour, 64 * 24 * time.Hour, 512*24*time.Hour - time.Microsecond, 512 * 24 * time.Hour, 3000 * 24 * time.Hour,
+		}
+		at := func(session string, ts time.Time) schema.Event {
+			return w.alice.newEvent(func(e *schema.Event) { e.SessionID, e.Time, e.Agent = session, ts, "walker" })
+		}
+		events := []schema.Event{at("ses_inside", from.Add(time.Hour))}
+		for i, length := range lengths {
+			// One that ends as the range begins, one that ended just before, one that begins
+			// last in it, and one that begins behind it.
+			for name, start := range map[string]time.Time{
+				"touching": from.Add(-length), "before": from.Add(-length - time.Microsecond), "last": to.Add(-time.Microsecond), "behind": to,
+			} {
+				session := fmt.Sprintf("ses_%s_%d", name, i)
+				events = append(events, at(session, start), at(session, start.Add(length)))
+			}
+		}
+		w.store(events...)
+		want := int64(1 + 2*len(lengths))
+		span := "?from=" + from.Format(time.DateOnly) + "&to=" + to.Format(time.DateOnly)
+		for range 2 {
+			var list struct{ Data []struct{ Sessions int64 } }
+			w.alice.get("/v1/agents"+span).decode(http.StatusOK, &list)
+			var one struct{ Sessions int64 }
+			w.alice.get("/v1/agents/walker"+span).decode(http.StatusOK, &one)
+			if len(list.Data) != 1 || list.Data[0].Sessions != want || one.Sessions != want {
+				t.Errorf("sessions = %+v in the list and %d alone, want %d", list.Data, one.Sessions, want)
+			}
+			w.exec(`SELECT fold_sessions(1000)`)
+		}
+	})
+}

@@ -47,10 +47,9 @@ const selectAgentSessions = `
 WITH pending AS MATERIALIZED (` + pendingSessions + `
 )
 SELECT (
-	SELECT count(*) FROM sessions s
-	WHERE account_id = $1 AND agents @> ARRAY[$2::text] AND started_at < $4 AND ended_at >= $3 AND` + nothingPending + `
+	SELECT count(*) FROM` + overlapping + ` WHERE agents @> ARRAY[$4::text] AND` + nothingPending + `
 ) + (
-	SELECT count(*) FROM pending WHERE agents @> ARRAY[$2::text] AND started_at < $4 AND ended_at >= $3
+	SELECT count(*) FROM pending WHERE agents @> ARRAY[$4::text] AND started_at < $3 AND ended_at >= $2
 )`
 
 const selectAgentRefused = `
@@ -83,7 +82,7 @@ func (s *Store) Agent(ctx context.Context, accountID schema.ID, agentName string
 		if err := seen.Scan(&detail.FirstSeen, &detail.LastSeen); err != nil {
 			return err
 		}
-		return tx.QueryRow(ctx, selectAgentSessions, accountID, agentName, r.From, r.To).Scan(&detail.Sessions)
+		return tx.QueryRow(ctx, selectAgentSessions, accountID, r.From, r.To, agentName).Scan(&detail.Sessions)
 	})
 	if err != nil {
 		return AgentDetail{}, fmt.Errorf("find agent: %w", err)

@@ -66,7 +66,7 @@ WITH parts AS (
 ), joined AS (
 	SELECT name AS agent, count(*) AS sessions
 	FROM (
-		SELECT agents FROM sessions s WHERE account_id = $1 AND started_at < $3 AND ended_at >= $2 AND` + nothingPending + `
+		SELECT agents FROM` + overlapping + ` WHERE` + nothingPending + `
 		UNION ALL
 		SELECT agents FROM pending WHERE started_at < $3 AND ended_at >= $2
 	) AS sessions, unnest(agents) AS name

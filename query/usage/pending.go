@@ -33,3 +33,13 @@ const pendingSessions = `
 // nothingPending holds for a row s of sessions that is all there is of its session.
 const nothingPending = `
 	NOT EXISTS (SELECT FROM pending p WHERE p.session_id = s.session_id)`
+
+// overlapping are the sessions s of sessions with an event of $2 or later that began
+// before $3, found length by length, so that those of long ago are not looked at.
+const overlapping = `
+	generate_series(0, 4) AS lengths (of)
+	CROSS JOIN LATERAL (
+		SELECT session_id, agents FROM sessions
+		WHERE account_id = $1 AND length = lengths.of AND started_at > $2 - longest_session(lengths.of)
+			AND started_at < $3 AND ended_at >= $2
+	) AS s`

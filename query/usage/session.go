@@ -58,9 +58,11 @@ type Timeline struct {
 // selectSession adds up a session that a client named.
 const selectSession = `
 WITH every AS MATERIALIZED (
-	SELECT * FROM sessions WHERE account_id = $1 AND session_id = $2
+	SELECT agents, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at
+	FROM sessions WHERE account_id = $1 AND session_id = $2
 	UNION ALL
-	SELECT * FROM session_parts WHERE account_id = $1 AND session_id = $2
+	SELECT agents, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at
+	FROM session_parts WHERE account_id = $1 AND session_id = $2
 )
 SELECT $2 AS id, false AS implicit, (
 		SELECT array_agg(DISTINCT agent ORDER BY agent) FROM every, unnest(agents) AS agent
