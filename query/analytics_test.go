@@ -61,7 +61,7 @@ type total struct {
 	MaxLatency                                         int64
 }
 
-func (s *sums) total(t *testing.T) total {
+func (s *sums) total(t testing.TB) total {
 	t.Helper()
 	// Dollars times 10^9 without a float.
 	dollars, ok := new(big.Rat).SetString(s.CostUSD.String())

@@ -34,7 +34,7 @@ var seen sync.Map
 
 // holdToDocument fails the test when the answer is not one that the document
 // describes. Only addresses that are not in the document may answer freely.
-func holdToDocument(t *testing.T, request *http.Request, a *answer) {
+func holdToDocument(t testing.TB, request *http.Request, a *answer) {
 	t.Helper()
 	doc, err := document()
 	if err != nil {

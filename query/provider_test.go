@@ -160,7 +160,7 @@ func (i *idp) sign(id string, claims jwt.MapClaims) string {
 }
 
 // signToken makes any token.
-func signToken(t *testing.T, method jwt.SigningMethod, key any, header map[string]any, claims jwt.MapClaims) string {
+func signToken(t testing.TB, method jwt.SigningMethod, key any, header map[string]any, claims jwt.MapClaims) string {
 	t.Helper()
 	token := jwt.NewWithClaims(method, claims)
 	maps.Copy(token.Header, header)

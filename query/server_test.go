@@ -33,7 +33,7 @@ const password = "correct horse battery"
 // world is a running query tier with two accounts that know nothing of each
 // other.
 type world struct {
-	t        *testing.T
+	t        testing.TB
 	pool     *pgxpool.Pool
 	url      string
 	now      time.Time
@@ -53,13 +53,21 @@ type person struct {
 	token   string
 }
 
-func newWorld(t *testing.T, pool *pgxpool.Pool) *world {
+func newWorld(t testing.TB, pool *pgxpool.Pool) *world {
 	t.Helper()
 	return newWorldWith(t, pool, func(*query.Config) {})
 }
 
 // newWorldWith lets change set up the server in another way.
-func newWorldWith(t *testing.T, pool *pgxpool.Pool, change func(*query.Config)) *world {
+func newWorldWith(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *world {
+	t.Helper()
+	w := newServer(t, pool, change)
+	w.alice, w.bob = w.person("alice@example.com"), w.person("bob@example.com")
+	return w
+}
+
+// newServer is a world without anybody in it.
+func newServer(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *world {
 	t.Helper()
 	// A whole second, so that times come back as they went in.
 	w := &world{t: t, pool: pool, now: time.Now().UTC().Truncate(time.Second), registry: prometheus.NewRegistry()}
@@ -79,12 +87,11 @@ func newWorldWith(t *testing.T, pool *pgxpool.Pool, change func(*query.Config)) 
 	front := httptest.NewServer(server.Handler())
 	t.Cleanup(front.Close)
 	w.url = front.URL
-	w.alice, w.bob = w.person("alice@example.com"), w.person("bob@example.com")
 	return w
 }
 
 // newKeys returns a signing key and the Keys that hold it.
-func newKeys(t *testing.T) (ed25519.PrivateKey, *auth.Keys) {
+func newKeys(t testing.TB) (ed25519.PrivateKey, *auth.Keys) {
 	t.Helper()
 	_, private, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {
@@ -148,7 +155,7 @@ func (p *person) colleague(email string, role account.Role) account.User {
 
 // answer is what the server said, already held to the OpenAPI document.
 type answer struct {
-	t      *testing.T
+	t      testing.TB
 	what   string
 	status int
 	header http.Header
@@ -243,7 +250,7 @@ SELECT account_id, session_id, array_agg(agent), array_agg(user_id), count(*), c
 	sum(input_tokens), sum(output_tokens), sum(cost_nano_usd), min(ts), max(ts)
 FROM events WHERE event_id = ANY ($1) AND NOT session_implicit GROUP BY account_id, session_id`
 
-func insertEvents(ctx context.Context, t *testing.T, pool *pgxpool.Pool, events []schema.Event) {
+func insertEvents(ctx context.Context, t testing.TB, pool *pgxpool.Pool, events []schema.Event) {
 	t.Helper()
 	columns := []string{
 		"ts", "account_id", "event_id", "received_at", "agent", "provider", "model", "session_id", "session_implicit",

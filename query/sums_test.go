@@ -125,7 +125,7 @@ func (p *person) sumsAgree(events []schema.Event, start time.Time) func(*rapid.T
 }
 
 // sumOfBuckets adds up the buckets of an answer, by group and all together.
-func sumOfBuckets(t *testing.T, a *analytics, group string) (groups map[string]total, all total) {
+func sumOfBuckets(t testing.TB, a *analytics, group string) (groups map[string]total, all total) {
 	t.Helper()
 	groups, all = map[string]total{}, total{Nano: "0"}
 	for i := range a.Data {
