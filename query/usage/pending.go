@@ -40,6 +40,6 @@ const overlapping = `
 	generate_series(0, 4) AS lengths (of)
 	CROSS JOIN LATERAL (
 		SELECT session_id, agents FROM sessions
-		WHERE account_id = $1 AND length = lengths.of AND started_at > $2 - longest_session(lengths.of)
+		WHERE account_id = $1 AND length = lengths.of AND started_at > $2::timestamptz - longest_session(lengths.of)
 			AND started_at < $3 AND ended_at >= $2
 	) AS s`
