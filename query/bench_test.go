@@ -38,8 +38,10 @@ type reads struct {
 	*person
 	fleet  fleet
 	record *recorder
-	bare   *pgx.Conn
-	client *http.Client
+	// bare runs what the server runs; plain only its selects. One connection for both
+	// would plan anew each time, since the transactions have another search path.
+	bare, plain *pgx.Conn
+	client      *http.Client
 }
 
 const fleetAccount = "fleet of the benchmark"
@@ -65,10 +67,16 @@ func newReads(b *testing.B) *reads {
 		b.Fatal(err)
 	}
 	b.Cleanup(pool.Close)
-	if r.bare, err = pgx.Connect(b.Context(), address); err != nil {
+	for _, conn := range []**pgx.Conn{&r.bare, &r.plain} {
+		if *conn, err = pgx.Connect(b.Context(), address); err != nil {
+			b.Fatal(err)
+		}
+		b.Cleanup(func() { _ = (*conn).Close(context.Background()) })
+	}
+	// As in the transactions of the server.
+	if _, err := r.plain.Exec(b.Context(), `SET plan_cache_mode = force_generic_plan; SET jit = off`); err != nil {
 		b.Fatal(err)
 	}
-	b.Cleanup(func() { _ = r.bare.Close(context.Background()) })
 	events := sizeOf(b, "OUTLAY_BENCH_EVENTS", 200_000)
 	r.fleet = fleet{
 		from: time.Now().UTC().Truncate(24 * time.Hour).Add(-90 * 24 * time.Hour), to: time.Now().UTC(),
@@ -148,17 +156,17 @@ func (r *reads) ask(path string) time.Duration {
 }
 
 // run runs statements one after the other and reads all rows, as bytes.
-func (r *reads) run(statements []statement) time.Duration {
+func (r *reads) run(conn *pgx.Conn, statements []statement) time.Duration {
 	r.t.Helper()
 	began := time.Now()
 	for _, s := range statements {
 		if strings.Contains(s.sql, ";") { // a transaction's begin, with its settings
-			if _, err := r.bare.Exec(r.t.Context(), s.sql); err != nil {
+			if _, err := conn.Exec(r.t.Context(), s.sql); err != nil {
 				r.t.Fatal(err)
 			}
 			continue
 		}
-		rows, err := r.bare.Query(r.t.Context(), s.sql, s.args...)
+		rows, err := conn.Query(r.t.Context(), s.sql, s.args...)
 		if err != nil {
 			r.t.Fatalf("%v: %.300s", err, s.sql)
 		}
@@ -212,7 +220,7 @@ func (r *reads) first(path string) (page eventPage) {
 	return page
 }
 
-const rounds = 41
+const rounds = 21
 
 // endpoints lets HTTP and SQL take turns, because the machine's speed changes with
 // the hour. The SQL is replayed in the same transactions; "selects" leaves those
@@ -230,8 +238,8 @@ func (r *reads) endpoints(b *testing.B) {
 			for b.Loop() {
 				for len(served) < rounds {
 					served = append(served, r.ask(p.path))
-					sql = append(sql, r.run(statements))
-					bare = append(bare, r.runBare(selects))
+					sql = append(sql, r.run(r.bare, statements))
+					bare = append(bare, r.run(r.plain, selects))
 				}
 			}
 			showMedian(b, "http", served)
@@ -241,15 +249,6 @@ func (r *reads) endpoints(b *testing.B) {
 			b.ReportMetric(0, "ns/op")
 		})
 	}
-}
-
-// runBare runs selects as their transaction would plan them.
-func (r *reads) runBare(selects []statement) time.Duration {
-	r.t.Helper()
-	r.run([]statement{{sql: `SET plan_cache_mode = force_generic_plan`}, {sql: `SET jit = off`}})
-	took := r.run(selects)
-	r.run([]statement{{sql: `RESET plan_cache_mode`}, {sql: `RESET jit`}})
-	return took
 }
 
 func median(took []time.Duration) time.Duration {
@@ -328,7 +327,7 @@ func (r *reads) compare(b *testing.B, raw statement, paths ...string) {
 			for range 7 {
 				served = append(served, all())
 			}
-			grouped = append(grouped, r.run([]statement{raw}))
+			grouped = append(grouped, r.run(r.bare, []statement{raw}))
 		}
 	}
 	showMedian(b, "http", served)
