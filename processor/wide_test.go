@@ -71,7 +71,7 @@ func (f *fixture) capped(t *testing.T, scope budget.Scope) schema.ID {
 	}
 	lease, start := schema.NewID(time.Now()), (&budget.Budget{Period: budget.Total}).Window(time.Now()).Start
 	const insert = `WITH alive AS (INSERT INTO ingest_replicas (replica_id) VALUES ($1))
-		INSERT INTO budget_leases (lease_id, account_id, agent, period_start, epoch, replica_id, granted_nano_usd)
+		INSERT INTO budget_leases (lease_id, account_id, agent, bucket, epoch, replica_id, granted_nano_usd)
 		VALUES ($1, $2, $3, $4, 0, $1, 30000000000000000000)`
 	if _, err := f.db.Pool.Exec(t.Context(), insert, lease, scope.AccountID, scope.Agent, start); err != nil {
 		t.Fatal(err)

@@ -90,7 +90,7 @@ func (l *Limiter) window(id schema.ID, limit, now int64) *window {
 	}
 	chunk := limit / (chunksPerReplica * l.replicas.Load())
 	w, fresh := l.accounts.roll(id, func() *window { return newWindow(id, start, limit, chunk) })
-	if fresh && w.owed > 0 {
+	if fresh && w.owes() {
 		// The others learn at once what this one lets through without asking.
 		l.ask(w, 0)
 	}

@@ -110,6 +110,13 @@ func (w *window) decide(n int64, p part) (v verdict, c *call, mine bool) {
 	return undecided, w.call, mine
 }
 
+// owes reports whether the database has yet to hear of events that were let through.
+func (w *window) owes() bool {
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	return w.owed > 0
+}
+
 // borrow takes n events without asking, from this replica's share of what was left
 // when the database last answered. Holds mu.
 func (w *window) borrow(n int64, p part) verdict {
