@@ -15,6 +15,7 @@ import (
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/report"
 )
@@ -78,6 +79,19 @@ func endpoints() []endpoint {
 		{method: "POST", path: "/v1/reports/schedules", role: admin, status: 201, body: weekly},
 		{method: "GET", path: "/v1/reports/schedules", role: viewer, badQuery: "x=1"},
 		{method: "DELETE", path: "/v1/reports/schedules/{schedule}", role: admin, status: 204},
+		{method: "POST", path: "/v1/alerts", role: admin, status: 201, body: costRule},
+		{method: "GET", path: "/v1/alerts", role: viewer, badQuery: "cursor=x"},
+		{method: "GET", path: "/v1/alerts/{alert}", role: viewer},
+		{method: "PATCH", path: "/v1/alerts/{alert}", role: admin, body: `{"name":"other"}`},
+		{method: "POST", path: "/v1/alerts/{alert}/test", role: admin, status: 202},
+		{method: "GET", path: "/v1/alerts/{alert}/deliveries", role: viewer, badQuery: "cursor=x"},
+		{method: "POST", path: "/v1/alerts/{alert}/deliveries/{delivery}/replay", role: admin, status: 404},
+		{method: "DELETE", path: "/v1/alerts/{alert}", role: admin, status: 204, last: true},
+		{method: "GET", path: "/v1/incidents", role: viewer, badQuery: "cursor=x"},
+		{method: "PUT", path: "/v1/account/channels", role: admin, body: `{"channels":[{"type":"email","to":"a@example.com"}]}`},
+		{method: "GET", path: "/v1/account/channels", role: viewer},
+		{method: "GET", path: "/v1/account/deliveries", role: viewer, badQuery: "cursor=x"},
+		{method: "POST", path: "/v1/account/deliveries/{delivery}/replay", role: admin, status: 404},
 		{method: "GET", path: "/v1/jobs", role: viewer, badQuery: "state=x"},
 		{method: "GET", path: "/v1/jobs/{job}", role: viewer, badQuery: "x=1"},
 		{method: "GET", path: "/v1/api-keys", role: admin, badQuery: "x=1"},
@@ -103,6 +117,8 @@ func endpoints() []endpoint {
 	}
 }
 
+const costRule = `{"name":"n","metric":"cost_usd","window":"5m","condition":{"type":"above","value":10},"channels":[{"type":"email","to":"a@example.com"}]}`
+
 // ids are what stands in the place of {event} and so on: one of each kind.
 type ids map[string]string
 
@@ -113,13 +129,14 @@ func unknownIDs(w *world) ids {
 		"event": id.Text(schema.EventPrefix), "agent": "nobody%2Fat%20all", "session": "ses_none", "token": strings.Repeat("A", 32),
 		"override": id.Text("ovr"), "key": id.Text(schema.KeyPrefix), "user": id.Text(schema.UserPrefix),
 		"report": id.Text(report.Prefix), "schedule": id.Text(report.SchedulePrefix), "job": id.Text(job.Prefix),
+		"alert": id.Text(alert.RulePrefix), "delivery": id.Text(alert.DeliveryPrefix),
 	}
 }
 
 // malformedIDs are no ids at all.
 var malformedIDs = ids{
 	"event": "evt_x", "agent": "%00", "session": "%FF", "token": "x", "override": "1", "key": "usr_x", "user": "'",
-	"report": "rpt_", "schedule": "0", "job": "job",
+	"report": "rpt_", "schedule": "0", "job": "job", "alert": "x", "delivery": "x",
 }
 
 var placeholder = regexp.MustCompile(`\{([a-z]+)\}`)
@@ -152,6 +169,7 @@ func (p *person) ids(prefix string) ids {
 		"event": event.ID.Text(schema.EventPrefix), "agent": event.Agent, "session": prefix,
 		"token": p.share(prefix, "").Token, "override": override.ID, "key": key.ID, "user": user.ID,
 		"report": p.addReport().Text(report.Prefix), "schedule": schedule.ID, "job": p.addJob("test").Text(job.Prefix),
+		"alert": p.newAlert(costRule).ID, "delivery": schema.NewID(p.now).Text(alert.DeliveryPrefix), // A rule's first message comes of its test.
 	}
 }
 
