@@ -61,7 +61,7 @@ func (l *ledger) budgets() {
 		VALUES ($1, '', 500000000000, 'month', 'UTC'), ($1, 'agent-0003', 2500000000, 'day', 'UTC')`, l.account)
 	l.exec(`INSERT INTO refused_events (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
 		VALUES ($1, 'agent-0003', 'gpt-4o', 'openai', $2, 120, 1000, 1000, 1234567890)`, l.account, november.AddDate(0, 0, 3))
-	l.exec(`INSERT INTO budget_resets (account_id, agent, at, period_start, period_end, epoch, spent_nano_usd) VALUES ($1, 'agent-0003', $2, $2, $2 + interval '1 day', 1, 5)`, l.account, november.AddDate(0, 0, 3))
+	l.exec(`INSERT INTO budget_resets (account_id, agent, at, period_start, period_end, epoch, spent_nano_usd) VALUES ($1, 'agent-0003', $2::timestamptz, $2::timestamptz, $2::timestamptz + interval '1 day', 1, 5)`, l.account, november.AddDate(0, 0, 3))
 }
 
 // A period without events, and one with a single agent, give a document that says so.

@@ -18,7 +18,8 @@ const differences = `
 WITH listed AS (
 	SELECT session_id, sum(events) AS events, sum(errors) AS errors, sum(input_tokens) AS input, sum(output_tokens) AS output,
 		sum(cost_nano_usd) AS cost, min(started_at) AS started, max(ended_at) AS ended
-	FROM (SELECT * FROM session_parts UNION ALL SELECT * FROM sessions) AS every GROUP BY session_id
+	FROM (TABLE session_parts UNION ALL SELECT account_id, session_id, agents, users, events, errors, input_tokens, output_tokens,
+		cost_nano_usd, started_at, ended_at FROM sessions) AS every GROUP BY session_id
 ), stored AS (
 	SELECT session_id, count(*) AS events, count(*) FILTER (WHERE status = 'error') AS errors, sum(input_tokens) AS input,
 		sum(output_tokens) AS output, sum(cost_nano_usd) AS cost, min(ts) AS started, max(ts) AS ended
