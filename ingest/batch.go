@@ -1,6 +1,7 @@
 package ingest
 
 import (
+	"bytes"
 	"net/http"
 	"strconv"
 
@@ -55,30 +56,36 @@ func (s *Server) batch(c *gin.Context) error {
 }
 
 func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome) {
-	results := make([]byte, 0, 384*len(outcomes))
 	accepted := 0
 	for i := range outcomes {
-		o := &outcomes[i]
-		if i > 0 {
-			results = append(results, ',')
+		if outcomes[i].err == nil {
+			accepted++
 		}
-		if o.err != nil {
-			p := problem.From(o.err)
-			s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
-			results = append(results, p.JSON("")...)
-			continue
-		}
-		accepted++
-		results = append(results, `{"status":200,"tracked":true,`...)
-		results = append(appendFields(results, o.admission), '}')
 	}
-	body := make([]byte, 0, len(results)+64)
-	body = append(body, `{"accepted":`...)
+	buf := buffers.Get().(*bytes.Buffer)
+	defer releaseBody(buf)
+	buf.Reset()
+	buf.Grow(384 * (len(outcomes) + 1))
+	body := append(buf.AvailableBuffer(), `{"accepted":`...)
 	body = strconv.AppendInt(body, int64(accepted), 10)
 	body = append(body, `,"rejected":`...)
 	body = strconv.AppendInt(body, int64(len(outcomes)-accepted), 10)
 	body = append(body, `,"results":[`...)
-	body = append(append(body, results...), "]}"...)
+	for i := range outcomes {
+		o := &outcomes[i]
+		if i > 0 {
+			body = append(body, ',')
+		}
+		if o.err != nil {
+			p := problem.From(o.err)
+			s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
+			body = append(body, p.JSON("")...)
+			continue
+		}
+		body = append(body, `{"status":200,"tracked":true,`...)
+		body = append(appendFields(body, o.admission), '}')
+	}
+	body = append(body, "]}"...)
 	status := http.StatusOK
 	if accepted < len(outcomes) {
 		status = http.StatusMultiStatus

@@ -64,7 +64,7 @@ func serveIngest() error {
 	if err != nil {
 		return err
 	}
-	return serveHTTP(benchServer(client).Handler())
+	return serveHTTP(benchServer(client).Handler(), Listener)
 }
 
 // servePriced does all that a batch needs but write it to Kafka.
@@ -101,10 +101,14 @@ func benchServer(client *kgo.Client) *Server {
 	})
 }
 
-func serveHTTP(h http.Handler) error {
+// serveHTTP serves on the listeners that wrap makes.
+func serveHTTP(h http.Handler, wrap ...func(net.Listener) net.Listener) error {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
+	}
+	for _, w := range wrap {
+		l = w(l)
 	}
 	fmt.Println(l.Addr())
 	return (&http.Server{Handler: h, ReadHeaderTimeout: time.Second}).Serve(l)

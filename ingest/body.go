@@ -22,7 +22,13 @@ const maxPooledBuffer = 64 << 10
 // back with releaseBody once nothing refers to its bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffer, error) {
 	// The compressed body may not be larger than the limit either.
-	var src io.Reader = http.MaxBytesReader(w, r.Body, limit)
+	if r.ContentLength > limit {
+		return nil, bodyError(&http.MaxBytesError{Limit: limit}, limit)
+	}
+	var src io.Reader = r.Body
+	if r.ContentLength < 0 {
+		src = http.MaxBytesReader(w, r.Body, limit)
+	}
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
 	case "gzip":

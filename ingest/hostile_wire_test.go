@@ -73,7 +73,7 @@ func TestHostileConnections(t *testing.T) {
 		{"length too short", head + sized(12) + "\r\n" + event, "422"},
 		{"length too long", head + sized(14) + "\r\n" + event, "422"},
 		{"length of zero", head + sized(0) + "\r\n" + event, "422 400"},
-		{"length of a terabyte", head + "Content-Length: 1099511627776\r\n\r\n" + event, "422"},
+		{"length of a terabyte", head + "Content-Length: 1099511627776\r\n\r\n" + event, "413"},
 		{"negative length", head + "Content-Length: -1\r\n\r\n" + event, "400"},
 		{"signed length", head + "Content-Length: +13\r\n\r\n" + event, "400"},
 		{"length beyond 64 bits", head + "Content-Length: 99999999999999999999\r\n\r\n" + event, "400"},

@@ -230,10 +230,15 @@ func plain(text string) bool {
 func reply(w http.ResponseWriter, status int, body []byte) {
 	h := w.Header()
 	h["Content-Type"] = jsonContentType
-	h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	if len(body) > ownLengthTo {
+		h["Content-Length"] = []string{strconv.Itoa(len(body))}
+	}
 	w.WriteHeader(status)
 	// A client that hung up knows nothing and will send the event again.
 	_, _ = w.Write(body)
 }
+
+// ownLengthTo is up to which length of an answer net/http says the length by itself.
+const ownLengthTo = 2 << 10
 
 var jsonContentType = []string{"application/json"}

@@ -149,6 +149,9 @@ func (p *process) runTier(ctx context.Context, f listenFlags, t *tier) error {
 	if err := p.bind(ctx, f); err != nil {
 		return err
 	}
+	if t.listener != nil {
+		p.public = t.listener(p.public)
+	}
 	p.log.InfoContext(ctx, "tier started", "tier", t.name, "listen", p.public.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx)
 }

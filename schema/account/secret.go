@@ -44,12 +44,13 @@ func ParseSecret(text string) (h Hash, ok bool) {
 	if len(text) != keyLength || !strings.HasPrefix(text, KeyPrefix) {
 		return Hash{}, false
 	}
-	all := []byte(text)
+	var all [keyLength]byte
+	copy(all[:], text)
 	body := all[:keyLength-checksumLength]
 	if sum := checksum(body); string(sum[:]) != text[len(body):] {
 		return Hash{}, false
 	}
-	return sha256.Sum256(all), true
+	return sha256.Sum256(all[:]), true
 }
 
 // Hint returns the last four characters of a key, by which its owner knows it.
