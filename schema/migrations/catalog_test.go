@@ -45,8 +45,9 @@ with ours as (
 )
 select regexp_replace(line, '_hypertable_\d+|cagg_watermark\(\d+\)', '_N', 'g') as line from line order by 1`
 
+// A job starts so long after a full hour; which hour depends on when it was made.
 const selectJobs = `
-select format('job %s %s every %s from %s retry %s %s', proc_name, hypertable_name, schedule_interval, initial_start::time, retry_period,
+select format('job %s %s every %s from %s retry %s %s', proc_name, hypertable_name, schedule_interval, initial_start - date_trunc('hour', initial_start), retry_period,
               config - 'hypertable_id' - 'mat_hypertable_id') as line
 from timescaledb_information.jobs
 where job_id >= 1000
