@@ -89,9 +89,9 @@ func setNumber(e *schema.Event, field protowire.Number, v uint64) error {
 	case 7:
 		e.SessionImplicit = v != 0
 	case 8:
-		e.Time = time.UnixMicro(n).UTC()
+		e.Time = timeOf(n)
 	case 9:
-		e.ReceivedAt = time.UnixMicro(n).UTC()
+		e.ReceivedAt = timeOf(n)
 	case 10:
 		e.InputTokens = n
 	case 11:
@@ -123,6 +123,15 @@ func setNumber(e *schema.Event, field protowire.Number, v uint64) error {
 		}
 	}
 	return nil
+}
+
+// timeOf reads a time in microseconds. A zero is the same as a field that is left
+// out, as everywhere in protobuf.
+func timeOf(micros int64) time.Time {
+	if micros == 0 {
+		return time.Time{}
+	}
+	return time.UnixMicro(micros).UTC()
 }
 
 // setBytes sets a field that is text or bytes; v and s are the same value.

@@ -125,6 +125,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"JSON":             []byte(`{"agent":"a"}`),
 		"cut off":          good[:len(good)-3],
 		"without agent":    Append(nil, &noAgent),
+		"a time of zero":   append(append([]byte(nil), good...), 0x40, 0),
 		"short id":         {0x0a, 3, 1, 2, 3},
 		"invalid UTF-8":    append(append([]byte(nil), good...), 0x1a, 1, 0xff),
 		"wrong wire type":  append(append([]byte(nil), good...), 0x18, 1),
