@@ -81,6 +81,8 @@ func TestHostileConnections(t *testing.T) {
 		{"the same length twice", head + sized(13) + sized(13) + closed + "\r\n" + event, "200"},
 		{"no length", head + "\r\n" + event, "422 400"},
 		{"length and chunks", head + sized(4) + chunked + "\r\n" + "d\r\n" + event + "\r\n0\r\n\r\n", "200"},
+		{"another request behind length and chunks", head + sized(4) + chunked + "\r\n" + "d\r\n" + event + "\r\n0\r\n\r\n" + head + sized(13) + "\r\n" + event, "200"},
+		{"another request behind chunks", head + chunked + "\r\n" + "d\r\n" + event + "\r\n0\r\n\r\n" + head + sized(13) + "\r\n" + event, "200"},
 		{"chunks", head + chunked + closed + "\r\n" + "4\r\n{\"ag\r\n9\r\nent\":\"a\"}\r\n0\r\n\r\n", "200"},
 		{"chunks with an extension and a trailer", head + chunked + closed + "\r\n" + "d;x=1\r\n" + event + "\r\n0\r\nAgent: b\r\n\r\n", "200"},
 		{"chunks without an end", head + chunked + "\r\n" + "d\r\n" + event + "\r\n", "422"},

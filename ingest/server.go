@@ -134,12 +134,20 @@ func topicReady(ctx context.Context, client *kgo.Client, topic string) error {
 	return nil
 }
 
+// closeConnection ends the connection of a body in chunks. One that has a length as
+// well may hide another request from a proxy, which has to end with it (RFC 9112,
+// section 6.1); net/http reads the chunks, and does not tell that there was a length.
+var closeConnection = []string{"close"}
+
 // handle is the one place where errors become answers.
 func (s *Server) handle(route string, h func(*gin.Context) error) gin.HandlerFunc {
 	counter := s.metrics.route(route)
 	return func(c *gin.Context) {
 		requestID := requestID(c.Request, s.now)
 		c.Writer.Header()["X-Request-Id"] = []string{requestID}
+		if c.Request.TransferEncoding != nil {
+			c.Writer.Header()["Connection"] = closeConnection
+		}
 		err := h(c)
 		if err != nil {
 			s.refuse(c, requestID, err)

@@ -81,6 +81,30 @@ func TestSecurityHeaders(t *testing.T) {
 	}
 }
 
+// A body in chunks is the last of its connection, so that nothing can hide behind it;
+// one with a length is not.
+func TestChunksEndTheConnection(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	for body, want := range map[io.Reader]bool{
+		io.MultiReader(strings.NewReader(`{"email":"x"}`)): true,
+		strings.NewReader(`{"email":"x"}`):                 false,
+	} {
+		request, err := http.NewRequestWithContext(t.Context(), http.MethodPost, w.url+"/v1/auth/login", body)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response, err := http.DefaultTransport.RoundTrip(request)
+		if err != nil {
+			t.Fatal(err)
+		}
+		response.Body.Close()
+		if response.Close != want {
+			t.Errorf("a body of length %d: the connection ends: %t, want %t", request.ContentLength, response.Close, want)
+		}
+	}
+}
+
 // Answers are compressed for those who ask, and only for them.
 func TestAnswersAreCompressedWhenAskedFor(t *testing.T) {
 	t.Parallel()
