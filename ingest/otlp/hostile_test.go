@@ -115,6 +115,9 @@ func FuzzRead(f *testing.F) {
 	for _, body := range oddProto() {
 		f.Add(body, false)
 	}
+	for _, body := range usualJSON() {
+		f.Add([]byte(body), true)
+	}
 	for _, a := range hostile() {
 		if len(a.body) < 10_000 {
 			f.Add(a.body, a.encoding == JSON)
@@ -129,7 +132,9 @@ func FuzzRead(f *testing.F) {
 		if err != nil {
 			return
 		}
-		if !isJSON {
+		if isJSON {
+			scannedJSON(t, body)
+		} else {
 			compareWithMessages(t, body, export)
 		}
 		if export.Spans() > MaxSpans {

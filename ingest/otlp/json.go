@@ -8,9 +8,19 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// readJSON reads a request of JSON as TracesData, which has the same form. The
-// request's own package would link the whole of gRPC into the program.
+// readJSON reads a request of JSON.
 func readJSON(body []byte, found *findings) error {
+	scanned := *found
+	if scanJSON(body, &scanned) {
+		*found = scanned
+		return nil
+	}
+	return readMessages(body, found)
+}
+
+// readMessages reads a request of JSON as TracesData, which has the same form. The
+// request's own package would link the whole of gRPC into the program.
+func readMessages(body []byte, found *findings) error {
 	var g guard
 	if err := g.json(body); err != nil {
 		return err
