@@ -144,13 +144,17 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 	case 24:
 		return setID(&e.Parent, v)
 	case 29:
-		e.Leases = append(e.Leases, schema.ID{})
-		return setID(&e.Leases[len(e.Leases)-1], v)
+		var lease schema.ID
+		if err := setID(&lease, v); err != nil || lease.IsZero() {
+			return errors.Join(errors.New("not a lease"), err)
+		}
+		e.Leases = append(e.Leases, lease)
+		return nil
 	case 20:
-		e.Breakdown = v
+		e.Breakdown = bytesOf(v)
 		return nil
 	case 27:
-		e.Metadata = v
+		e.Metadata = bytesOf(v)
 		return nil
 	}
 	if field <= lastField && !utf8.ValidString(s) {
@@ -183,6 +187,14 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 		}
 	}
 	return nil
+}
+
+// bytesOf reads bytes. None are the same as a field that is left out.
+func bytesOf(v []byte) []byte {
+	if len(v) == 0 {
+		return nil
+	}
+	return v
 }
 
 func setID(id *schema.ID, v []byte) error {

@@ -126,6 +126,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"cut off":          good[:len(good)-3],
 		"without agent":    Append(nil, &noAgent),
 		"a time of zero":   append(append([]byte(nil), good...), 0x40, 0),
+		"a lease of zeros": append(append(append([]byte(nil), good...), 0xea, 1, 16), make([]byte, 16)...),
 		"short id":         {0x0a, 3, 1, 2, 3},
 		"invalid UTF-8":    append(append([]byte(nil), good...), 0x1a, 1, 0xff),
 		"wrong wire type":  append(append([]byte(nil), good...), 0x18, 1),
@@ -157,6 +158,7 @@ func FuzzDecode(f *testing.F) {
 	e := fullEvent()
 	f.Add(Append(nil, &e))
 	f.Add([]byte{})
+	f.Add(append(Append(nil, &e), 0xa2, 1, 0, 0xda, 1, 0, 0xd2, 1, 0)) // no breakdown, no metadata, and a tag that is empty
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var got schema.Event
 		if err := Decode(value, &got); err != nil {
