@@ -63,42 +63,43 @@ SELECT EXISTS (SELECT FROM usage_daily WHERE account_id = $1 AND agent = $2)`
 // that never sent an event, and zeros for one that sent none in the range.
 func (s *Store) Agent(ctx context.Context, accountID schema.ID, agentName string, r Range) (AgentDetail, error) {
 	detail := AgentDetail{Agent: Agent{Name: agentName}}
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
-		bounds := r.splitByDay()
-		answer, err := analyse(ctx, tx, accountID, &Question{Bounds: bounds, Agent: &agentName, ByModel: true})
-		if err != nil {
-			return err
-		}
-		detail.add(&answer, bounds)
-		row := tx.QueryRow(ctx, selectAgentRefused, accountID, agentName, r.From, r.To)
-		if err := row.Scan(&detail.RefusedEvents, &detail.RefusedCostUSD); err != nil {
-			return err
-		}
-		if answer.Totals.Events == 0 {
-			return mustExist(ctx, tx, accountID, agentName)
-		}
-		dayFrom, dayTo := r.days()
-		seen := tx.QueryRow(ctx, selectAgentSeen, accountID, agentName, r.From, r.To, dayFrom, dayTo)
-		if err := seen.Scan(&detail.FirstSeen, &detail.LastSeen); err != nil {
-			return err
-		}
-		return tx.QueryRow(ctx, selectAgentSessions, accountID, r.From, r.To, agentName).Scan(&detail.Sessions)
+	bounds := r.splitByDay()
+	dayFrom, dayTo := r.days()
+	var answer Answer
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		queueAnalysis(b, accountID, &Question{Bounds: bounds, Agent: &agentName, ByModel: true}, &answer)
+		b.Queue(selectAgentRefused, accountID, agentName, r.From, r.To).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&detail.RefusedEvents, &detail.RefusedCostUSD)
+		})
+		b.Queue(selectAgentSeen, accountID, agentName, r.From, r.To, dayFrom, dayTo).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&detail.FirstSeen, &detail.LastSeen)
+		})
+		b.Queue(selectAgentSessions, accountID, r.From, r.To, agentName).QueryRow(func(row pgx.Row) error {
+			return row.Scan(&detail.Sessions)
+		})
 	})
+	if err == nil && answer.Totals.Events == 0 {
+		// A session that goes over the whole range has none of its events in it.
+		detail.Sessions = 0
+		err = s.mustExist(ctx, accountID, agentName)
+	}
 	if err != nil {
 		return AgentDetail{}, fmt.Errorf("find agent: %w", err)
 	}
+	detail.add(&answer, bounds)
 	return detail, nil
 }
 
-func mustExist(ctx context.Context, tx pgx.Tx, accountID schema.ID, agentName string) error {
+// mustExist returns ErrNotFound for an agent that never sent an event.
+func (s *Store) mustExist(ctx context.Context, accountID schema.ID, agentName string) error {
 	var known bool
-	if err := tx.QueryRow(ctx, selectAgentKnown, accountID, agentName).Scan(&known); err != nil {
-		return err
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(selectAgentKnown, accountID, agentName).QueryRow(func(row pgx.Row) error { return row.Scan(&known) })
+	})
+	if err == nil && !known {
+		err = ErrNotFound
 	}
-	if !known {
-		return ErrNotFound
-	}
-	return nil
+	return err
 }
 
 // add spreads the rows of an answer by model and day.

@@ -112,11 +112,12 @@ func (s *Store) Agents(ctx context.Context, accountID schema.ID, q *AgentQuery) 
 	}
 	dayFrom, dayTo := q.Range.days()
 	var agents []Agent
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, statement, accountID, q.Range.From, q.Range.To, dayFrom, dayTo,
-			q.Text, q.Name, string(q.Order), afterKey, afterName, q.Limit)
-		agents, err = pgx.CollectRows(rows, pgx.RowToStructByName[Agent])
-		return err
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(statement, accountID, q.Range.From, q.Range.To, dayFrom, dayTo,
+			q.Text, q.Name, string(q.Order), afterKey, afterName, q.Limit).Query(func(rows pgx.Rows) (err error) {
+			agents, err = pgx.CollectRows(rows, pgx.RowToStructByName[Agent])
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list agents: %w", err)

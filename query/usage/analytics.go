@@ -89,37 +89,38 @@ LIMIT $11`
 // answer would have more than MaxBuckets rows.
 func (s *Store) Analyse(ctx context.Context, accountID schema.ID, q *Question) (Answer, error) {
 	var answer Answer
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		answer, err = analyse(ctx, tx, accountID, q)
-		return err
-	})
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) { queueAnalysis(b, accountID, q, &answer) })
 	if err != nil {
 		return Answer{}, fmt.Errorf("analyse usage: %w", err)
 	}
 	return answer, nil
 }
 
-func analyse(ctx context.Context, tx pgx.Tx, accountID schema.ID, q *Question) (answer Answer, err error) {
-	from, to := q.Bounds[0], q.Bounds[len(q.Bounds)-1]
+// queueAnalysis adds what answers q to a batch.
+func queueAnalysis(b *pgx.Batch, accountID schema.ID, q *Question, answer *Answer) {
 	statement, args := q.statement(accountID)
-	rows, _ := tx.Query(ctx, statement, args...)
-	if answer.Rows, err = pgx.CollectRows(rows, pgx.RowToStructByName[Row]); err != nil {
-		return Answer{}, err
-	}
-	if answer.CompleteUntil, err = completeUntil(ctx, tx, from, to); err != nil {
-		return Answer{}, err
-	}
-	for i := range answer.Rows {
-		answer.Totals.Add(&answer.Rows[i].Measures)
+	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
+		if answer.Rows, err = pgx.CollectRows(rows, pgx.RowToStructByName[Row]); err != nil {
+			return err
+		}
+		return answer.complete(q)
+	})
+	queueCompleteUntil(b, q.Bounds[0], q.Bounds[len(q.Bounds)-1], &answer.CompleteUntil)
+}
+
+// complete adds the totals and what is to be filled in, and puts the rows in order.
+func (a *Answer) complete(q *Question) error {
+	for i := range a.Rows {
+		a.Totals.Add(&a.Rows[i].Measures)
 	}
 	if q.Fill {
-		answer.Rows = fill(answer.Rows, q)
+		a.Rows = fill(a.Rows, q)
 	}
-	if len(answer.Rows) > MaxBuckets {
-		return Answer{}, ErrTooManyRows
+	if len(a.Rows) > MaxBuckets {
+		return ErrTooManyRows
 	}
-	slices.SortFunc(answer.Rows, compareRows)
-	return answer, nil
+	slices.SortFunc(a.Rows, compareRows)
+	return nil
 }
 
 // statement chooses the coarsest relations whose buckets never straddle a bound.
@@ -194,7 +195,6 @@ SELECT CASE WHEN done.until > '-infinity' THEN least(done.until, late.since) END
 FROM (SELECT min(complete_until) AS until FROM kafka_offsets) AS done,
 	(SELECT min(bucket) AS since FROM late_buckets WHERE bucket >= $1 AND bucket < $2) AS late`
 
-func completeUntil(ctx context.Context, tx pgx.Tx, from, to time.Time) (until Time, err error) {
-	err = tx.QueryRow(ctx, selectCompleteUntil, from, to).Scan(&until)
-	return until, err
+func queueCompleteUntil(b *pgx.Batch, from, to time.Time, until *Time) {
+	b.Queue(selectCompleteUntil, from, to).QueryRow(func(row pgx.Row) error { return row.Scan(until) })
 }

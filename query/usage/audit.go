@@ -67,10 +67,11 @@ LIMIT $5`
 // Acts returns up to limit acts since from, newest first, beginning behind p.
 func (s *Store) Acts(ctx context.Context, accountID schema.ID, from time.Time, p Position, limit int) ([]Act, error) {
 	var acts []Act
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, selectActs, accountID, from, p.Time, p.ID, limit)
-		acts, err = pgx.CollectRows(rows, pgx.RowToStructByName[Act])
-		return err
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(selectActs, accountID, from, p.Time, p.ID, limit).Query(func(rows pgx.Rows) (err error) {
+			acts, err = pgx.CollectRows(rows, pgx.RowToStructByName[Act])
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list audit log: %w", err)

@@ -1,6 +1,7 @@
 package usage
 
 import (
+	"cmp"
 	"context"
 	"encoding/binary"
 	"errors"
@@ -25,32 +26,27 @@ LIMIT 1`
 // and most happened within the hour before that; only for the others the rest of
 // the days that an event may be late is read.
 func (s *Store) Event(ctx context.Context, accountID, id schema.ID) (EventDetail, error) {
-	var event EventDetail
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
-		windows, err := likelyTimes(ctx, tx, accountID, id)
-		if err != nil {
-			return err
-		}
-		for _, w := range windows {
-			rows, _ := tx.Query(ctx, selectEvent, accountID, id, w.from, w.to)
-			event, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[EventDetail])
-			if !errors.Is(err, pgx.ErrNoRows) {
+	windows, err := s.likelyTimes(ctx, accountID, id)
+	for i := 0; err == nil && i < len(windows); i++ {
+		var found []EventDetail
+		err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+			b.Queue(selectEvent, accountID, id, windows[i].from, windows[i].to).Query(func(rows pgx.Rows) (err error) {
+				found, err = pgx.CollectRows(rows, pgx.RowToStructByName[EventDetail])
 				return err
-			}
+			})
+		})
+		if len(found) > 0 {
+			return found[0], nil
 		}
-		return ErrNotFound
-	})
-	if err != nil {
-		return EventDetail{}, fmt.Errorf("find event: %w", err)
 	}
-	return event, nil
+	return EventDetail{}, fmt.Errorf("find event: %w", cmp.Or(err, ErrNotFound))
 }
 
 type window struct{ from, to time.Time }
 
 // likelyTimes returns where to look for an event, the likeliest first.
-func likelyTimes(ctx context.Context, tx pgx.Tx, accountID, id schema.ID) ([]window, error) {
-	arrival, err := arrivalOf(ctx, tx, accountID, id)
+func (s *Store) likelyTimes(ctx context.Context, accountID, id schema.ID) ([]window, error) {
+	arrival, err := s.arrivalOf(ctx, accountID, id)
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +67,19 @@ SELECT first_seen FROM event_keys WHERE account_id = $1 AND event_id = $2`
 // arrivalOf returns about when an event arrived: what a UUIDv7 says, or, for an
 // id that was made from an idempotency key, what the table of recent keys says.
 // It returns the zero time when nobody knows.
-func arrivalOf(ctx context.Context, tx pgx.Tx, accountID, id schema.ID) (time.Time, error) {
+func (s *Store) arrivalOf(ctx context.Context, accountID, id schema.ID) (seen time.Time, err error) {
 	if id[6]>>4 == 7 {
 		ms := binary.BigEndian.Uint64(id[:8]) >> 16
 		return time.UnixMilli(int64(ms)), nil
 	}
-	var seen time.Time
-	err := tx.QueryRow(ctx, selectFirstSeen, accountID, id).Scan(&seen)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return time.Time{}, err
-	}
-	return seen, nil
+	err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(selectFirstSeen, accountID, id).QueryRow(func(row pgx.Row) error {
+			err := row.Scan(&seen)
+			if errors.Is(err, pgx.ErrNoRows) {
+				return nil
+			}
+			return err
+		})
+	})
+	return seen, err
 }

@@ -100,12 +100,12 @@ LIMIT $14`
 // behind p. The first page begins at Position{Time: f.To}.
 func (s *Store) Events(ctx context.Context, accountID schema.ID, f *EventFilter, p Position, limit int) ([]Event, error) {
 	var events []Event
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		// An error of Query is reported by CollectRows.
-		rows, _ := tx.Query(ctx, selectEvents, accountID, f.From, p.Time, p.ID,
-			f.Agent, f.Model, f.Provider, f.SessionID, f.UserID, f.Tags, f.Status, f.MinCost, f.Text, limit)
-		events, err = pgx.CollectRows(rows, pgx.RowToStructByName[Event])
-		return err
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(selectEvents, accountID, f.From, p.Time, p.ID,
+			f.Agent, f.Model, f.Provider, f.SessionID, f.UserID, f.Tags, f.Status, f.MinCost, f.Text, limit).Query(func(rows pgx.Rows) (err error) {
+			events, err = pgx.CollectRows(rows, pgx.RowToStructByName[Event])
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list events: %w", err)

@@ -2,7 +2,6 @@ package usage
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"time"
 
@@ -85,31 +84,27 @@ GROUP BY session_id`
 // beginning behind after, or with the first. It returns ErrNotFound when the
 // account has no such session.
 func (s *Store) Session(ctx context.Context, accountID schema.ID, id string, after *StepPosition, limit int) (Timeline, error) {
-	var timeline Timeline
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		timeline, err = session(ctx, tx, accountID, id, after, limit)
-		return err
-	})
-	if err != nil {
-		return Timeline{}, fmt.Errorf("find session: %w", err)
-	}
-	return timeline, nil
-}
-
-func session(ctx context.Context, tx pgx.Tx, accountID schema.ID, id string, after *StepPosition, limit int) (t Timeline, err error) {
 	statement := selectSession
 	if _, err := schema.ParseID(schema.SessionPrefix, id); err == nil {
 		statement = selectBegunSession
 	}
-	rows, _ := tx.Query(ctx, statement, accountID, id)
-	t.Session, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Session])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Timeline{}, ErrNotFound
-	}
+	var t Timeline
+	var before stepsBefore
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(statement, accountID, id).Query(func(rows pgx.Rows) (err error) {
+			t.Session, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Session])
+			return notFoundOr(err)
+		})
+	}, func(b *pgx.Batch) {
+		if after != nil {
+			before.queue(b, accountID, &t, after)
+		}
+		t.queueSteps(b, accountID, after, limit, &before)
+	})
 	if err != nil {
-		return Timeline{}, err
+		return Timeline{}, fmt.Errorf("find session: %w", err)
 	}
-	return t, t.readSteps(ctx, tx, accountID, after, limit)
+	return t, nil
 }
 
 const selectSteps = `
@@ -125,39 +120,49 @@ type stepRow struct {
 	KafkaOffset    int64
 }
 
-// readSteps adds a page of steps. Each page is counted from the start of the
+// queueSteps adds what reads a page of steps. Each page is counted from the start of the
 // session, so that it is right whatever arrived since the page before.
-func (t *Timeline) readSteps(ctx context.Context, tx pgx.Tx, accountID schema.ID, after *StepPosition, limit int) error {
+func (t *Timeline) queueSteps(b *pgx.Batch, accountID schema.ID, after *StepPosition, limit int, before *stepsBefore) {
 	place := StepPosition{Time: t.StartedAt.Time, Partition: -1}
 	if after != nil {
 		place = *after
 	}
-	index, spent, err := t.before(ctx, tx, accountID, after)
-	if err != nil {
-		return err
+	read := func(rows pgx.Rows) error {
+		steps, err := pgx.CollectRows(rows, pgx.RowToStructByName[stepRow])
+		if err != nil {
+			return err
+		}
+		if len(steps) > limit {
+			last := &steps[limit-1]
+			t.Next = &StepPosition{last.Timestamp.Time, last.KafkaPartition, last.KafkaOffset}
+			steps = steps[:limit]
+		}
+		t.count(steps, before)
+		return nil
 	}
-	rows, _ := tx.Query(ctx, selectSteps, accountID, t.ID, place.Time, place.Partition, place.Offset, limit+1, t.EndedAt.Time)
-	steps, err := pgx.CollectRows(rows, pgx.RowToStructByName[stepRow])
-	if err != nil {
-		return err
-	}
-	if len(steps) > limit {
-		last := &steps[limit-1]
-		t.Next = &StepPosition{last.Timestamp.Time, last.KafkaPartition, last.KafkaOffset}
-		steps = steps[:limit]
-	}
-	t.Steps = make([]Step, len(steps))
-	for i := range steps {
-		cost := NewSum(int64(steps[i].CostUSD))
+	b.Queue(selectSteps, accountID, t.ID, place.Time, place.Partition, place.Offset, limit+1, t.EndedAt.Time).Query(read)
+}
+
+// count makes steps of rows, which are those behind before.
+func (t *Timeline) count(rows []stepRow, before *stepsBefore) {
+	t.Steps = make([]Step, len(rows))
+	spent := before.spent
+	for i := range rows {
+		cost := NewSum(int64(rows[i].CostUSD))
 		spent.Add(&cost)
 		t.Steps[i] = Step{
-			Event:    steps[i].Event,
-			Index:    index + int64(i) + 1,
-			OffsetMS: steps[i].Timestamp.Sub(t.StartedAt.Time).Milliseconds(),
+			Event:    rows[i].Event,
+			Index:    before.steps + int64(i) + 1,
+			OffsetMS: rows[i].Timestamp.Sub(t.StartedAt.Time).Milliseconds(),
 		}
 		t.Steps[i].CumulativeCostUSD.Add(&spent)
 	}
-	return nil
+}
+
+// stepsBefore is how many steps lie before a page and what they cost.
+type stepsBefore struct {
+	steps int64
+	spent Sum
 }
 
 const selectBefore = `
@@ -165,11 +170,8 @@ SELECT count(*), sum(cost_nano_usd)
 FROM events
 WHERE account_id = $1 AND session_id = $2 AND ts >= $6 AND ts <= $3 AND (ts, kafka_partition, kafka_offset) <= ($3, $4, $5)`
 
-// before returns how many steps lie up to a place and what they cost.
-func (t *Timeline) before(ctx context.Context, tx pgx.Tx, accountID schema.ID, p *StepPosition) (steps int64, spent Sum, err error) {
-	if p == nil {
-		return 0, Sum{}, nil
-	}
-	err = tx.QueryRow(ctx, selectBefore, accountID, t.ID, p.Time, p.Partition, p.Offset, t.StartedAt.Time).Scan(&steps, &spent)
-	return steps, spent, err
+func (s *stepsBefore) queue(b *pgx.Batch, accountID schema.ID, t *Timeline, p *StepPosition) {
+	b.Queue(selectBefore, accountID, t.ID, p.Time, p.Partition, p.Offset, t.StartedAt.Time).QueryRow(func(row pgx.Row) error {
+		return row.Scan(&s.steps, &s.spent)
+	})
 }

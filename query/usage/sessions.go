@@ -168,10 +168,11 @@ func (s *Store) Sessions(ctx context.Context, accountID schema.ID, q *SessionQue
 		return nil, err
 	}
 	var sessions []ListedSession
-	err = s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, statement, args...)
-		sessions, err = pgx.CollectRows(rows, pgx.RowToStructByName[ListedSession])
-		return err
+	err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
+			sessions, err = pgx.CollectRows(rows, pgx.RowToStructByName[ListedSession])
+			return err
+		})
 	})
 	if err != nil {
 		return nil, fmt.Errorf("list sessions: %w", err)

@@ -88,6 +88,60 @@ func (s *Store) write(ctx context.Context, accountID schema.ID, f func(context.C
 	return s.transactAs(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;", accountID, f)
 }
 
+// settings are those of a transaction that is sent at once: the same that transactAs
+// makes, in the one statement that the protocol takes there.
+const settings = `
+SELECT set_config('outlay.account_id', $1, true), set_config('statement_timeout', $2, true),
+	set_config('plan_cache_mode', 'force_generic_plan', true), set_config('jit', 'off', true)`
+
+const guardedSettings = settings + `, set_config('role', '` + queryRole + `', true), set_config('search_path', 'tenant, public', true)`
+
+// atOnce is read for statements that are known beforehand: the transaction, from its
+// begin to its commit, is one round trip for each of the rounds. A round gives each of
+// its statements a function that reads the rows; the next one is asked after that.
+func (s *Store) atOnce(ctx context.Context, accountID schema.ID, rounds ...func(*pgx.Batch)) error {
+	guarded, err := s.Guarded(ctx)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 2*s.timeout)
+	defer cancel()
+	conn, err := s.pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Release()
+	for i, queue := range rounds {
+		var batch pgx.Batch
+		if i == 0 {
+			batch.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
+			s.queueSettings(&batch, accountID, guarded)
+		}
+		queue(&batch)
+		if i == len(rounds)-1 {
+			batch.Queue("COMMIT")
+		}
+		if err := conn.SendBatch(ctx, &batch).Close(); err != nil {
+			if conn.Conn().PgConn().TxStatus() != idle {
+				_, _ = conn.Exec(ctx, "ROLLBACK")
+			}
+			return timeoutOr(err)
+		}
+	}
+	return nil
+}
+
+func (s *Store) queueSettings(b *pgx.Batch, accountID schema.ID, guarded bool) {
+	statement := settings
+	if guarded {
+		statement = guardedSettings
+	}
+	b.Queue(statement, hex.EncodeToString(accountID[:]), strconv.FormatInt(s.timeout.Milliseconds(), 10))
+}
+
+// idle is the status of a connection outside of a transaction.
+const idle = 'I'
+
 // transactAs takes the role for one account, where there is one. Begin, timeout,
 // role and account are one round trip; nothing of it comes from a client.
 func (s *Store) transactAs(ctx context.Context, begin string, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {

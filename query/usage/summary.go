@@ -38,32 +38,22 @@ const topRows = 10
 
 // Summarize sums an account up over r, and its month up to now.
 func (s *Store) Summarize(ctx context.Context, accountID schema.ID, r Range, now time.Time) (Summary, error) {
-	var sum Summary
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
-		byAgent, err := analyse(ctx, tx, accountID, &Question{Bounds: []time.Time{r.From, r.To}, ByAgent: true})
-		if err != nil {
-			return err
-		}
-		byModel, err := analyse(ctx, tx, accountID, &Question{Bounds: []time.Time{r.From, r.To}, ByModel: true, ByProvider: true})
-		if err != nil {
-			return err
-		}
-		before := r.Before()
-		previous, err := analyse(ctx, tx, accountID, &Question{Bounds: []time.Time{before.From, before.To}})
-		if err != nil {
-			return err
-		}
-		sum = Summary{
-			Totals: byAgent.Totals, Previous: previous.Totals, CompleteUntil: byAgent.CompleteUntil,
-			TopAgents: dearest(byAgent.Rows), TopModels: dearest(byModel.Rows),
-		}
-		sum.Month, err = monthEnd(ctx, tx, accountID, now.UTC())
-		return err
+	var byAgent, byModel, previous Answer
+	pace := newPace(now.UTC())
+	before := r.Before()
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		queueAnalysis(b, accountID, &Question{Bounds: []time.Time{r.From, r.To}, ByAgent: true}, &byAgent)
+		queueAnalysis(b, accountID, &Question{Bounds: []time.Time{r.From, r.To}, ByModel: true, ByProvider: true}, &byModel)
+		queueAnalysis(b, accountID, &Question{Bounds: []time.Time{before.From, before.To}}, &previous)
+		pace.queue(b, accountID)
 	})
 	if err != nil {
 		return Summary{}, fmt.Errorf("summarize usage: %w", err)
 	}
-	return sum, nil
+	return Summary{
+		Totals: byAgent.Totals, Previous: previous.Totals, CompleteUntil: byAgent.CompleteUntil,
+		TopAgents: dearest(byAgent.Rows), TopModels: dearest(byModel.Rows), Month: pace.monthEnd(),
+	}, nil
 }
 
 // dearest returns the rows that cost most.
@@ -75,27 +65,37 @@ func dearest(rows []Row) []Row {
 // paceDays is over how many days the pace of spending is taken.
 const paceDays = 7
 
-func monthEnd(ctx context.Context, tx pgx.Tx, accountID schema.ID, now time.Time) (m MonthEnd, err error) {
-	m.Start = time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)
-	m.End = m.Start.AddDate(0, 1, 0)
-	until := NewRange(now, now.Add(quarter)).To
-	month, err := analyse(ctx, tx, accountID, &Question{Bounds: []time.Time{m.Start, until}})
-	if err != nil {
-		return MonthEnd{}, err
-	}
-	days := NewRange(now.Add(-paceDays*day), until).splitByDay()
-	week, err := analyse(ctx, tx, accountID, &Question{Bounds: days})
-	if err != nil {
-		return MonthEnd{}, err
-	}
-	m.Spent = month.Totals.CostUSD
+// pace is what the end of the month is told from.
+type pace struct {
+	now, start, end time.Time
+	days            []time.Time
+	month, week     Answer
+}
+
+func newPace(now time.Time) *pace {
+	p := &pace{now: now, start: time.Date(now.Year(), now.Month(), 1, 0, 0, 0, 0, time.UTC)}
+	p.end = p.start.AddDate(0, 1, 0)
+	p.days = NewRange(now.Add(-paceDays*day), p.until()).splitByDay()
+	return p
+}
+
+// until is the end of the quarter hour that is running.
+func (p *pace) until() time.Time { return NewRange(p.now, p.now.Add(quarter)).To }
+
+func (p *pace) queue(b *pgx.Batch, accountID schema.ID) {
+	queueAnalysis(b, accountID, &Question{Bounds: []time.Time{p.start, p.until()}}, &p.month)
+	queueAnalysis(b, accountID, &Question{Bounds: p.days}, &p.week)
+}
+
+func (p *pace) monthEnd() MonthEnd {
+	m := MonthEnd{Start: p.start, End: p.end, Spent: p.month.Totals.CostUSD}
 	m.Projected.Add(&m.Spent.Sum)
-	if len(week.Rows) > 0 && m.End.After(now) {
-		first := days[week.Rows[0].Slot-1]
-		rest := scaled(&week.Totals.CostUSD.Sum, m.End.Sub(now), max(time.Hour, now.Sub(first)))
+	if len(p.week.Rows) > 0 && p.end.After(p.now) {
+		first := p.days[p.week.Rows[0].Slot-1]
+		rest := scaled(&p.week.Totals.CostUSD.Sum, p.end.Sub(p.now), max(time.Hour, p.now.Sub(first)))
 		m.Projected.Add(&rest)
 	}
-	return m, nil
+	return m
 }
 
 // scaled returns s times of divided by per, rounded down to a whole number.

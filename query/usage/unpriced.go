@@ -80,13 +80,12 @@ func (s *Store) Unpriced(ctx context.Context, accountID schema.ID, q *UnpricedQu
 		events, provider, model = &q.After.Events, &q.After.Provider, &q.After.Model
 	}
 	dayFrom, dayTo := q.Range.days()
-	err = s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		rows, _ := tx.Query(ctx, selectUnpriced, accountID, q.Range.From, q.Range.To, dayFrom, dayTo, events, provider, model, q.Limit)
-		if models, err = pgx.CollectRows(rows, pgx.RowToStructByName[UnpricedModel]); err != nil {
+	err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+		b.Queue(selectUnpriced, accountID, q.Range.From, q.Range.To, dayFrom, dayTo, events, provider, model, q.Limit).Query(func(rows pgx.Rows) (err error) {
+			models, err = pgx.CollectRows(rows, pgx.RowToStructByName[UnpricedModel])
 			return err
-		}
-		until, err = completeUntil(ctx, tx, q.Range.From, q.Range.To)
-		return err
+		})
+		queueCompleteUntil(b, q.Range.From, q.Range.To, &until)
 	})
 	if err != nil {
 		return nil, Time{}, fmt.Errorf("list unpriced models: %w", err)
