@@ -100,7 +100,7 @@ func (s *Store) Analyse(ctx context.Context, accountID schema.ID, q *Question) (
 func queueAnalysis(b *pgx.Batch, accountID schema.ID, q *Question, answer *Answer) {
 	statement, args := q.statement(accountID)
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-		if answer.Rows, err = pgx.CollectRows(rows, pgx.RowToStructByName[Row]); err != nil {
+		if answer.Rows, err = pgx.CollectRows(rows, readRow); err != nil {
 			return err
 		}
 		return answer.complete(q)

@@ -19,13 +19,14 @@ const slotDigits = 12
 // number, made by its function latency_histogram; what is read from it here and by
 // latency_percentiles there is the same.
 type Histogram struct {
-	slots [histogramSlots]int64
+	// slots end with the last one that has a count, or a little later.
+	slots []int64
 	total int64
 }
 
 // ScanNumeric reads the database's number. NULL is the empty Histogram.
 func (h *Histogram) ScanNumeric(v pgtype.Numeric) error {
-	*h = Histogram{}
+	*h = Histogram{slots: make([]int64, histogramSlots)}
 	var rest Sum
 	if err := rest.ScanNumeric(v); err != nil {
 		return fmt.Errorf("latency histogram: %w", err)
@@ -45,8 +46,11 @@ func (h *Histogram) ScanNumeric(v pgtype.Numeric) error {
 
 // Add adds the counts of other.
 func (h *Histogram) Add(other *Histogram) {
-	for i := range h.slots {
-		h.slots[i] += other.slots[i]
+	if more := len(other.slots) - len(h.slots); more > 0 {
+		h.slots = append(h.slots, make([]int64, more)...)
+	}
+	for i, n := range other.slots {
+		h.slots[i] += n
 	}
 	h.total += other.total
 }

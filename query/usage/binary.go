@@ -1,0 +1,181 @@
+package usage
+
+import (
+	"encoding/binary"
+	"errors"
+	"fmt"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// readRow is pgx.RowToStructByName[Row], from the bytes of the wire: an analysis has
+// thousands of rows, each with numbers of hundreds of digits.
+func readRow(row pgx.CollectableRow) (r Row, err error) {
+	if fields := row.FieldDescriptions(); fields[len(fields)-1].Format != pgx.BinaryFormatCode {
+		return pgx.RowToStructByName[Row](row)
+	}
+	c := columns{values: row.RawValues()}
+	r.Slot = int(c.integer())
+	r.Agent, r.Model, r.Provider = c.text(), c.text(), c.text()
+	r.Events, r.Errors, r.UnpricedEvents = c.integer(), c.integer(), c.integer()
+	c.sum(&r.InputTokens)
+	c.sum(&r.OutputTokens)
+	c.sum(&r.CacheReadTokens)
+	c.sum(&r.CostUSD.Sum)
+	r.LatencyCount = c.integer()
+	c.sum(&r.LatencySumMS)
+	r.LatencyMaxMS = c.integer()
+	c.histogram(&r.Latencies)
+	return r, c.err
+}
+
+// columns reads the columns of a row, one after the other. The first error stays.
+type columns struct {
+	values [][]byte
+	err    error
+}
+
+func (c *columns) next() []byte {
+	value := c.values[0]
+	c.values = c.values[1:]
+	return value
+}
+
+func (c *columns) fail(err error) {
+	if c.err == nil {
+		c.err = err
+	}
+}
+
+// text returns nil for NULL.
+func (c *columns) text() *string {
+	value := c.next()
+	if value == nil {
+		return nil
+	}
+	text := string(value)
+	return &text
+}
+
+// integer reads an integer or a bigint; NULL is 0.
+func (c *columns) integer() int64 {
+	switch value := c.next(); len(value) {
+	case 0:
+		return 0
+	case 4:
+		return int64(int32(binary.BigEndian.Uint32(value)))
+	case 8:
+		return int64(binary.BigEndian.Uint64(value))
+	default:
+		c.fail(fmt.Errorf("integer of %d bytes", len(value)))
+		return 0
+	}
+}
+
+func (c *columns) sum(into *Sum) {
+	if value := c.next(); value != nil {
+		n, err := parseNumeric(value)
+		if err == nil {
+			err = n.sum(into)
+		}
+		if err != nil {
+			c.fail(err)
+		}
+	}
+}
+
+func (c *columns) histogram(into *Histogram) {
+	if value := c.next(); value != nil {
+		n, err := parseNumeric(value)
+		if err == nil {
+			err = n.histogram(into)
+		}
+		if err != nil {
+			c.fail(fmt.Errorf("latency histogram: %w", err))
+		}
+	}
+}
+
+// numeric is a number as the database sends it: groups of four decimal digits, of two
+// bytes each, the first of them worth 10000 to the power of weight. Groups of zeros at
+// the end are left out.
+type numeric struct {
+	weight   int
+	negative bool
+	groups   []byte
+}
+
+var errNotInteger = errors.New("numeric is not a whole number")
+
+// negativeSign is what the sign of a numeric below zero is; others but 0 are NaN and
+// the infinities.
+const negativeSign = 0x4000
+
+func parseNumeric(value []byte) (n numeric, err error) {
+	if len(value) < 8 || len(value) != 8+2*int(binary.BigEndian.Uint16(value)) {
+		return n, fmt.Errorf("numeric of %d bytes", len(value))
+	}
+	n.weight = int(int16(binary.BigEndian.Uint16(value[2:])))
+	n.groups = value[8:]
+	sign := binary.BigEndian.Uint16(value[4:])
+	n.negative = sign == negativeSign
+	if sign != 0 && !n.negative || n.weight < len(n.groups)/2-1 {
+		return n, errNotInteger
+	}
+	return n, nil
+}
+
+// group returns the group that is worth 10000 to the power of p.
+func (n *numeric) group(p int) int64 {
+	i := 2 * (n.weight - p)
+	if i < 0 || i >= len(n.groups) {
+		return 0
+	}
+	return int64(binary.BigEndian.Uint16(n.groups[i:]))
+}
+
+// groupBase is what a group counts up to.
+const groupBase = 10_000
+
+func (n *numeric) sum(into *Sum) error {
+	// More than 100 digits are no sum of bigints.
+	if n.weight > 25 {
+		return fmt.Errorf("sum of %d digits", 4*n.weight)
+	}
+	var small int64
+	p := n.weight
+	for ; p >= 0 && small < 1<<48; p-- {
+		small = small*groupBase + n.group(p)
+	}
+	*into = NewSum(small)
+	for base, group := NewSum(groupBase), NewSum(0); p >= 0; p-- {
+		group.n.SetInt64(n.group(p))
+		into.n.Mul(&into.n, &base.n)
+		into.n.Add(&into.n, &group.n)
+	}
+	if n.negative {
+		into.n.Neg(&into.n)
+	}
+	return nil
+}
+
+// groupsPerSlot is how many groups hold a slot of a histogram.
+const groupsPerSlot = slotDigits / 4
+
+func (n *numeric) histogram(into *Histogram) error {
+	*into = Histogram{}
+	if len(n.groups) == 0 {
+		return nil
+	}
+	used := n.weight/groupsPerSlot + 1
+	if n.negative || used > histogramSlots {
+		return fmt.Errorf("%d slots, want %d at most", used, histogramSlots)
+	}
+	into.slots = make([]int64, used)
+	for i := range into.slots {
+		p := i * groupsPerSlot
+		into.slots[i] = (n.group(p+2)*groupBase+n.group(p+1))*groupBase + n.group(p)
+		into.total += into.slots[i]
+	}
+	return nil
+}

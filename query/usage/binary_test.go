@@ -1,0 +1,81 @@
+package usage_test
+
+import (
+	"math/big"
+	"math/rand/v2"
+	"strings"
+	"testing"
+
+	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// A row is the same whether it is read from the bytes of the wire or by pgx, whatever
+// its numbers are.
+func TestRowsAreReadAsPgxDoes(t *testing.T) {
+	t.Parallel()
+	const ask = `
+		SELECT $1::int AS slot, $2::text AS agent, $3::text AS model, NULL::text AS provider, $4::bigint AS events, $4::bigint AS errors,
+			$5::bigint AS unpriced_events, $6::numeric AS input_tokens, $7::numeric AS output_tokens, NULL::numeric AS cache_read_tokens,
+			-($6::numeric) AS cost_usd, $4::bigint AS latency_count, $6::numeric AS latency_sum_ms, $5::bigint AS latency_max_ms,
+			(SELECT sum(latency_histogram(ms)) FROM unnest($8::bigint[]) AS ms) AS latencies`
+	pool := schematest.Database(t).Pool
+	seed := rand.Uint64()
+	t.Logf("seed %d", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	number := func() string {
+		digits := strings.Repeat("9", 1+random.IntN(60))
+		n, _ := new(big.Int).SetString(digits, 10)
+		n.Rsh(n, uint(random.IntN(200)))
+		// Zeros at the end are what the database leaves out.
+		return n.String() + strings.Repeat("0", random.IntN(12))
+	}
+	for range 300 {
+		latencies := make([]int64, random.IntN(40))
+		for i := range latencies {
+			latencies[i] = random.Int64N(1 << random.IntN(53))
+		}
+		args := []any{random.Int32(), "a", "", random.Int64(), -random.Int64(), number(), number(), latencies}
+		rows, _ := pool.Query(t.Context(), ask, args...)
+		want, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[usage.Row])
+		if err != nil {
+			t.Fatal(err)
+		}
+		rows, _ = pool.Query(t.Context(), ask, args...)
+		got, err := pgx.CollectExactlyOneRow(rows, usage.ReadRow)
+		if err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(shown(&want), shown(&got)); diff != "" {
+			t.Fatalf("row of %v (-pgx +here):\n%s", args, diff)
+		}
+	}
+}
+
+// shown is all that a row holds, as text.
+func shown(r *usage.Row) map[string]any {
+	parts := map[string]any{
+		"slot": r.Slot, "agent": r.Agent, "model": r.Model, "provider": r.Provider, "events": r.Events, "errors": r.Errors,
+		"unpriced": r.UnpricedEvents, "count": r.LatencyCount, "max": r.LatencyMaxMS, "cost": r.CostUSD.String(),
+		"input": r.InputTokens.String(), "output": r.OutputTokens.String(), "cached": r.CacheReadTokens.String(), "sum": r.LatencySumMS.String(),
+	}
+	for percent := range int64(101) {
+		parts["p"+string(rune('0'+percent))] = r.Latencies.Percentile(percent, 1<<53)
+	}
+	return parts
+}
+
+// A number with decimals is refused, as one that a sum cannot hold.
+func TestOnlyWholeNumbersAreRead(t *testing.T) {
+	t.Parallel()
+	pool := schematest.Database(t).Pool
+	for _, number := range []string{"1.5", "NaN", "Infinity", "1e200", "-1.00001"} {
+		rows, _ := pool.Query(t.Context(), `SELECT 1, 'a', 'a', 'a', 1, 1, 1, $1::numeric, 1::numeric, 1::numeric, 1::numeric, 1, 1::numeric, 1, 1::numeric`, number)
+		if row, err := pgx.CollectExactlyOneRow(rows, usage.ReadRow); err == nil {
+			t.Errorf("%s is read as %v", number, row.InputTokens.String())
+		}
+	}
+}

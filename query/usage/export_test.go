@@ -1,0 +1,4 @@
+package usage
+
+// ReadRow is readRow, for tests.
+var ReadRow = readRow
