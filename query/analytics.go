@@ -19,10 +19,9 @@ func (s *Server) hourly(c *call) error {
 	return s.analytics(c, usage.Hour, func(last time.Time) time.Time { return last.Add(-(48 - 1) * time.Hour) })
 }
 
-// analyticsReply is the answer of both.
+// analyticsReply is the answer of both, behind its buckets.
 type analyticsReply struct {
-	Data   []bucketReply `json:"data"`
-	Totals usageReply    `json:"totals"`
+	Totals usageReply `json:"totals"`
 	// CompleteUntil is the time up to which everything accepted is in the answer,
 	// null when that is not known.
 	CompleteUntil usage.Time `json:"complete_until"`
@@ -71,7 +70,13 @@ func (s *Server) analytics(c *call, unit usage.Unit, back func(last time.Time) t
 	if format == "csv" {
 		return c.replyAnalyticsCSV(&q, &answer)
 	}
-	return c.reply(newAnalyticsReply(&q, &answer, loc))
+	return replyWithList(c, nil, "data", newBucketReplies(&q, answer.Rows), bucketSize, appendBucket, analyticsReply{
+		Totals:        newUsageReply(&answer.Totals),
+		CompleteUntil: answer.CompleteUntil,
+		From:          usage.Time{Time: q.Bounds[0]},
+		To:            usage.Time{Time: q.Bounds[len(q.Bounds)-1]},
+		Timezone:      loc.String(),
+	})
 }
 
 // groupBy reads group_by: names with commas between them.
@@ -95,26 +100,19 @@ func (p *params) groupBy(q *usage.Question) {
 	}
 }
 
-func newAnalyticsReply(q *usage.Question, answer *usage.Answer, loc *time.Location) analyticsReply {
-	reply := analyticsReply{
-		Data:          make([]bucketReply, 0, len(answer.Rows)),
-		Totals:        newUsageReply(&answer.Totals),
-		CompleteUntil: answer.CompleteUntil,
-		From:          usage.Time{Time: q.Bounds[0]},
-		To:            usage.Time{Time: q.Bounds[len(q.Bounds)-1]},
-		Timezone:      loc.String(),
-	}
-	for i := range answer.Rows {
-		row := &answer.Rows[i]
-		reply.Data = append(reply.Data, bucketReply{
+func newBucketReplies(q *usage.Question, rows []usage.Row) []bucketReply {
+	replies := make([]bucketReply, len(rows))
+	for i := range rows {
+		row := &rows[i]
+		replies[i] = bucketReply{
 			Bucket:     usage.Time{Time: q.Bounds[row.Slot-1]},
 			Agent:      row.Agent,
 			Model:      (*groupName)(row.Model),
 			Provider:   (*groupName)(row.Provider),
 			usageReply: newUsageReply(&row.Measures),
-		})
+		}
 	}
-	return reply
+	return replies
 }
 
 // replyAnalyticsCSV answers the rows as CSV: the bucket, the groups asked for, the

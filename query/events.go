@@ -63,16 +63,16 @@ func (s *Server) listEvents(c *call) error {
 	if err != nil {
 		return storeError(err, "event")
 	}
-	page := list[usage.Event]{Data: events}
+	var next nextPage
 	if len(events) > limit {
-		page.Data = events[:limit]
-		last := page.Data[limit-1]
-		page.NextCursor, err = writeCursor(c, p, eventPosition{last.Timestamp.UnixMicro(), last.EventID.String()})
+		events = events[:limit]
+		last := &events[limit-1]
+		next.NextCursor, err = writeCursor(c, p, eventPosition{last.Timestamp.UnixMicro(), last.EventID.String()})
 		if err != nil {
 			return err
 		}
 	}
-	return c.reply(page)
+	return replyWithList(c, nil, "data", events, eventSize, appendEvent, next)
 }
 
 // event answers one event and how its cost came about.

@@ -1,8 +1,6 @@
 package query
 
 import (
-	"bytes"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"net/http"
@@ -97,25 +95,16 @@ func (s *Server) newExporter(c *call, format string) (exporter, error) {
 // ndjsonExporter writes one JSON object a line, the same as in the list.
 type ndjsonExporter struct {
 	c      *call
-	buffer bytes.Buffer
-	err    error
+	buffer []byte
 }
 
 func (x *ndjsonExporter) event(e *usage.Event) {
-	text, err := json.Marshal(e)
-	if err != nil {
-		x.err = errors.Join(x.err, err)
-		return
-	}
-	x.buffer.Write(text)
-	x.buffer.WriteByte('\n')
+	x.buffer = append(appendEvent(x.buffer, e), '\n')
 }
 
 func (x *ndjsonExporter) flush() error {
-	if x.err != nil {
-		return x.err
-	}
-	_, err := x.buffer.WriteTo(x.c.Writer)
+	_, err := x.c.Writer.Write(x.buffer)
+	x.buffer = x.buffer[:0]
 	return err
 }
 

@@ -107,12 +107,6 @@ func (p *stepPosition) place() *usage.StepPosition {
 	return &usage.StepPosition{Time: time.UnixMicro(p.Micros), Partition: p.Partition, Offset: p.Offset}
 }
 
-type timelineReply[Step any] struct {
-	sessionReply
-	Steps      []Step  `json:"steps"`
-	NextCursor *string `json:"next_cursor"`
-}
-
 // session answers one session with a page of its steps.
 func (s *Server) session(c *call) error {
 	p := c.params("limit", "cursor")
@@ -132,7 +126,7 @@ func (s *Server) session(c *call) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(timelineReply[usage.Step]{newSessionReply(&timeline.Session), timeline.Steps, next})
+	return replyWithList(c, newSessionReply(&timeline.Session), "steps", timeline.Steps, eventSize, appendStep, nextPage{next})
 }
 
 // sessionParam returns the session that the address names, in its canonical form.

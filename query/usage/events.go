@@ -96,12 +96,30 @@ WHERE account_id = $1 AND ts >= $2 AND ts <= $3 AND (ts, event_id) < ($3, $4)
 ORDER BY ts DESC, event_id DESC
 LIMIT $14`
 
+// recent is how far back a page is looked for first. A page of a busy account lies within
+// it, and older chunks need not even be opened.
+const recent = 24 * time.Hour
+
 // Events returns up to limit events that f lets through, newest first, beginning
 // behind p. The first page begins at Position{Time: f.To}.
 func (s *Store) Events(ctx context.Context, accountID schema.ID, f *EventFilter, p Position, limit int) ([]Event, error) {
+	newest := p.Time
+	if latest := time.Now().Add(schema.MaxEventAhead); newest.After(latest) {
+		newest = latest
+	}
+	if near := newest.Add(-recent); near.After(f.From) {
+		events, err := s.eventsSince(ctx, accountID, near, f, p, limit)
+		if err != nil || len(events) == limit {
+			return events, err
+		}
+	}
+	return s.eventsSince(ctx, accountID, f.From, f, p, limit)
+}
+
+func (s *Store) eventsSince(ctx context.Context, accountID schema.ID, from time.Time, f *EventFilter, p Position, limit int) ([]Event, error) {
 	var events []Event
 	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) {
-		b.Queue(selectEvents, accountID, f.From, p.Time, p.ID,
+		b.Queue(selectEvents, accountID, from, p.Time, p.ID,
 			f.Agent, f.Model, f.Provider, f.SessionID, f.UserID, f.Tags, f.Status, f.MinCost, f.Text, limit).Query(func(rows pgx.Rows) (err error) {
 			events, err = pgx.CollectRows(rows, pgx.RowToStructByName[Event])
 			return err

@@ -3,6 +3,7 @@ package usage
 import (
 	"fmt"
 	"math/big"
+	"strconv"
 
 	"github.com/jackc/pgx/v5/pgtype"
 
@@ -50,8 +51,16 @@ func (s *Sum) Add(other *Sum) { s.n.Add(&s.n, &other.n) }
 // String returns the number in decimal digits.
 func (s *Sum) String() string { return s.n.String() }
 
+// AppendText appends what String returns to dst.
+func (s *Sum) AppendText(dst []byte) []byte {
+	if s.n.IsInt64() {
+		return strconv.AppendInt(dst, s.n.Int64(), 10)
+	}
+	return s.n.Append(dst, 10)
+}
+
 // MarshalJSON writes the number with all its digits.
-func (s Sum) MarshalJSON() ([]byte, error) { return s.n.Append(nil, 10), nil }
+func (s Sum) MarshalJSON() ([]byte, error) { return s.AppendText(nil), nil }
 
 // USD is a sum of money. It is kept in nano-dollars and written in dollars.
 type USD struct{ Sum }
@@ -70,9 +79,13 @@ const nanoDigits = 9
 
 // String returns the amount in dollars, exactly, without exponent and without
 // zeros at the end: "0.0000075", "12".
-func (u *USD) String() string { return string(u.append(nil)) }
+func (u *USD) String() string { return string(u.AppendText(nil)) }
 
-func (u *USD) append(dst []byte) []byte {
+// AppendText appends what String returns to dst.
+func (u *USD) AppendText(dst []byte) []byte {
+	if u.n.IsInt64() {
+		return schema.NanoUSD(u.n.Int64()).AppendText(dst)
+	}
 	if u.n.Sign() < 0 {
 		dst = append(dst, '-')
 	}
@@ -92,7 +105,7 @@ func (u *USD) append(dst []byte) []byte {
 }
 
 // MarshalJSON writes the amount as a JSON number of dollars.
-func (u USD) MarshalJSON() ([]byte, error) { return u.append(nil), nil }
+func (u USD) MarshalJSON() ([]byte, error) { return u.AppendText(nil), nil }
 
 // dividedBy returns s divided by n, rounded half up.
 func (s *Sum) dividedBy(n int64) int64 {

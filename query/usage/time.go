@@ -26,11 +26,14 @@ const timeLayout = "2006-01-02T15:04:05.999999Z"
 func (t Time) String() string { return t.UTC().Format(timeLayout) }
 
 // MarshalJSON writes the time as RFC 3339 in UTC; the zero Time is null.
-func (t Time) MarshalJSON() ([]byte, error) {
+func (t Time) MarshalJSON() ([]byte, error) { return t.AppendJSON(nil), nil }
+
+// AppendJSON appends what MarshalJSON returns to dst.
+func (t Time) AppendJSON(dst []byte) []byte {
 	if t.IsZero() {
-		return []byte("null"), nil
+		return append(dst, "null"...)
 	}
-	return []byte(`"` + t.String() + `"`), nil
+	return append(t.UTC().AppendFormat(append(dst, '"'), timeLayout), '"')
 }
 
 // AllTime returns the times between which a question may lie: from 2000, since
