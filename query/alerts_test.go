@@ -16,6 +16,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 type shownChannel struct{ Type, URL, To, Secret string }
@@ -262,6 +263,11 @@ func TestAlertRolesAndAudit(t *testing.T) {
 	path := "/v1/alerts/" + made.ID
 	var tested struct{ Data []struct{ ID string } }
 	w.alice.post(path+"/test", "").decode(http.StatusAccepted, &tested)
+	var payload string
+	if err := w.pool.QueryRow(t.Context(), `SELECT payload::text FROM deliveries`).Scan(&payload); err != nil {
+		t.Fatal(err)
+	}
+	schematest.CheckWebhook(t, []byte(payload))
 	replay := path + "/deliveries/" + tested.Data[0].ID + "/replay"
 	viewer := w.tokenFor(w.alice.colleague("viewer@example.com", account.Viewer))
 	reads := []string{"/v1/alerts", path, path + "/deliveries", "/v1/incidents", "/v1/account/channels", "/v1/account/deliveries"}

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"maps"
 	"net/http"
 	"regexp"
 	"slices"
@@ -55,7 +56,9 @@ func TestDocsPage(t *testing.T) {
 	answer := w.send("", http.MethodGet, "/docs", "")
 	answer.want(http.StatusOK)
 	page := string(answer.body)
-	for path, item := range doc.Paths.Map() {
+	items := doc.Paths.Map()
+	maps.Copy(items, doc.Webhooks)
+	for path, item := range items {
 		for _, operation := range item.Operations() {
 			if !strings.Contains(page, `id="`+operation.OperationID+`"`) || !strings.Contains(page, "<code>"+path+"</code>") {
 				t.Errorf("the page lacks %s", path)

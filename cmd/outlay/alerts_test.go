@@ -14,6 +14,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
+
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // fullAlerts says that alerts are tested in real time: a stream of ten cents a second,
@@ -65,6 +67,7 @@ func newAlertReceiver(t *testing.T) *alertReceiver {
 		if err != nil {
 			t.Errorf("what the webhook got: %v: %s", err, body)
 		}
+		schematest.CheckWebhook(t, body)
 		id := q.Header.Get("webhook-id")
 		if r.tries[id]++; r.tries[id] == 1 {
 			r.began[message.Type] = append(r.began[message.Type], time.Now())

@@ -12,6 +12,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/work"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/report"
 )
 
@@ -91,7 +92,12 @@ func (m *Maker) makeReport(ctx context.Context, t *work.Tracked[report.Args]) (a
 	if err := t.Progress(ctx, 2, steps); err != nil {
 		return nil, err
 	}
-	err = pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error { return m.keep(ctx, tx, t, &r, files) })
+	err = pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error {
+		if err := m.keep(ctx, tx, t, &r, files); err != nil {
+			return err
+		}
+		return alert.NewStore(tx).TellAccount(ctx, r.AccountID, readyMessage(&r, statement, len(pdf), m.Now()))
+	})
 	if err != nil {
 		return nil, err
 	}

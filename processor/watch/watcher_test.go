@@ -22,14 +22,14 @@ import (
 
 // world is a database with an account, and a watcher whose time passes by hand.
 type world struct {
-	t       *testing.T
+	t       testing.TB
 	db      *schematest.DB
 	now     time.Time
 	watcher *Watcher
 	account schema.ID
 }
 
-func newWorld(t *testing.T, db *schematest.DB) *world {
+func newWorld(t testing.TB, db *schematest.DB) *world {
 	t.Helper()
 	// A Wednesday at noon and a bit: windows begin at full minutes all the same.
 	w := &world{t: t, db: db, now: time.Date(2026, 11, 18, 12, 0, 30, 0, time.UTC)}
@@ -113,9 +113,17 @@ func (w *world) check() {
 }
 
 // told lists all messages in the order in which they came up, and by their text where
-// they came up together.
+// they came up together. Each is as the OpenAPI document says.
 func (w *world) told() []string {
 	w.t.Helper()
+	payloads, _ := w.db.Pool.Query(w.t.Context(), `SELECT payload::text FROM deliveries`)
+	var payload string
+	if _, err := pgx.ForEachRow(payloads, []any{&payload}, func() error {
+		schematest.CheckWebhook(w.t, []byte(payload))
+		return nil
+	}); err != nil {
+		w.t.Fatal(err)
+	}
 	rows, _ := w.db.Pool.Query(w.t.Context(), `SELECT type || ' | ' || title || ' | ' || summary FROM deliveries ORDER BY created_at, 1`)
 	list, err := pgx.CollectRows(rows, pgx.RowTo[string])
 	if err != nil {

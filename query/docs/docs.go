@@ -58,6 +58,8 @@ type operation struct {
 	Body                                               []property
 	Examples                                           []string
 	Responses                                          []response
+	// Sent is true for what Outlay sends itself.
+	Sent bool
 }
 
 type parameter struct {
@@ -79,13 +81,16 @@ func (d *document) content() content {
 		groups[g.Name] = g
 		c.Groups = append(c.Groups, g)
 	}
-	paths, _ := field(d.root, "paths").(object)
-	for _, path := range paths {
-		methods, _ := path.Value.(object)
-		for _, method := range methods {
-			name := fmt.Sprint(items(method.Value, "tags")[0])
-			groups[name].Operations = append(groups[name].Operations,
-				d.operation(fmt.Sprint(method.Key), fmt.Sprint(path.Key), method.Value))
+	for _, section := range []string{"paths", "webhooks"} {
+		paths, _ := field(d.root, section).(object)
+		for _, path := range paths {
+			methods, _ := path.Value.(object)
+			for _, method := range methods {
+				name := fmt.Sprint(items(method.Value, "tags")[0])
+				o := d.operation(fmt.Sprint(method.Key), fmt.Sprint(path.Key), method.Value)
+				o.Sent = section == "webhooks"
+				groups[name].Operations = append(groups[name].Operations, o)
+			}
 		}
 	}
 	return c
