@@ -8,8 +8,8 @@ import (
 	"golang.org/x/image/font/sfnt"
 )
 
-// The one family of the document, in two weights. It has glyphs for the scripts of Europe, Hebrew, Arabic and more, and none
-// for those of East Asia.
+// The one family of the document, in two weights. It has glyphs for the scripts of Europe, Hebrew, Arabic and more. Those of
+// East Asia are drawn as strokes.
 const (
 	family  = "dejavu"
 	regular = ""

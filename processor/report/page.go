@@ -35,8 +35,9 @@ var (
 
 // canvas draws on pages. Text that is given to it was cleaned.
 type canvas struct {
-	pdf *fpdf.Fpdf
-	y   float64 // of the next line, from the top
+	pdf   *fpdf.Fpdf
+	y     float64 // of the next line, from the top
+	style string  // of the font
 }
 
 func newCanvas(title, author string, at time.Time) *canvas {
@@ -74,6 +75,7 @@ func (c *canvas) need(height float64) bool {
 }
 
 func (c *canvas) font(style string, points float64, col colour) {
+	c.style = style
 	c.pdf.SetFont(family, style, points)
 	c.pdf.SetTextColor(col[0], col[1], col[2])
 }
@@ -92,17 +94,85 @@ func (c *canvas) text(x, y, room float64, a align, text string) {
 	text = visual(c.fit(text, room))
 	switch a {
 	case right:
-		x += room - c.pdf.GetStringWidth(text)
+		x += room - c.width(text)
 	case centre:
-		x += (room - c.pdf.GetStringWidth(text)) / 2
+		x += (room - c.width(text)) / 2
 	}
-	c.pdf.Text(x, y, text)
+	for len(text) > 0 {
+		run, drawn := firstRun(text)
+		if drawn {
+			c.strokes(x, y, run)
+		} else {
+			c.pdf.Text(x, y, run)
+		}
+		x += c.width(run)
+		text = text[len(run):]
+	}
+}
+
+// firstRun returns the first part of a text that is all drawn as strokes or all not.
+func firstRun(text string) (run string, drawn bool) {
+	for i, r := range text {
+		_, is := dotsOf(r)
+		if i == 0 {
+			drawn = is
+		} else if is != drawn {
+			return text[:i], drawn
+		}
+	}
+	return text, drawn
+}
+
+// strokes draws a text of letters that the font lacks. It is there as text, too, which is not seen but found and copied.
+func (c *canvas) strokes(x, y float64, text string) {
+	points, size := c.pdf.GetFontSize()
+	r, g, b := c.pdf.GetTextColor()
+	c.pdf.SetDrawColor(r, g, b)
+	c.pdf.SetLineWidth(strokeWidth(c.style) * size / dotsPerEm)
+	c.pdf.SetLineCapStyle("round")
+	for _, letter := range text {
+		d, _ := dotsOf(letter)
+		drawStrokes(c.pdf, &d, x, y, size)
+		room := float64(d.width) * size / dotsPerEm
+		// The font's width of a letter that it lacks is another, and who copies the text would find gaps.
+		c.pdf.SetFontSize(points * room / c.pdf.GetStringWidth(string(letter)))
+		c.pdf.SetTextRenderingMode(invisible)
+		c.pdf.Text(x, y, string(letter))
+		c.pdf.SetTextRenderingMode(filled)
+		c.pdf.SetFontSize(points)
+		x += room
+	}
+	c.pdf.SetLineCapStyle("butt")
+}
+
+// How text is drawn.
+const (
+	filled    = 0
+	invisible = 3
+)
+
+// width is how wide a line of text is.
+func (c *canvas) width(text string) (w float64) {
+	for len(text) > 0 {
+		run, drawn := firstRun(text)
+		text = text[len(run):]
+		if !drawn {
+			w += c.pdf.GetStringWidth(run)
+			continue
+		}
+		_, size := c.pdf.GetFontSize()
+		for _, letter := range run {
+			d, _ := dotsOf(letter)
+			w += float64(d.width) * size / dotsPerEm
+		}
+	}
+	return w
 }
 
 // figure draws a text that is never cut, in smaller letters where it needs them: a figure with digits missing is a wrong one.
 func (c *canvas) figure(x, y, room float64, a align, text string) {
 	points, _ := c.pdf.GetFontSize()
-	if w := c.pdf.GetStringWidth(text); w > room {
+	if w := c.width(text); w > room {
 		c.pdf.SetFontSize(points * room / w * 0.98)
 		defer c.pdf.SetFontSize(points)
 	}
@@ -112,11 +182,11 @@ func (c *canvas) figure(x, y, room float64, a align, text string) {
 // fit cuts what does not fit into a room out of the middle of a text: names that begin alike often differ at their end, and a
 // label's code is there.
 func (c *canvas) fit(text string, room float64) string {
-	if c.pdf.GetStringWidth(text) <= room {
+	if c.width(text) <= room {
 		return text
 	}
 	const ellipsis = "…"
-	room -= c.pdf.GetStringWidth(ellipsis)
+	room -= c.width(ellipsis)
 	runes := []rune(text)
 	head, tail := 0, len(runes)
 	for used, fromHead := 0.0, 0.0; head < tail; {
@@ -126,7 +196,7 @@ func (c *canvas) fit(text string, room float64) string {
 		if ofHead {
 			next = runes[head]
 		}
-		w := c.pdf.GetStringWidth(string(next))
+		w := c.width(string(next))
 		if used += w; used > room {
 			break
 		}
@@ -156,7 +226,7 @@ func (c *canvas) wrap(text string, room float64) []string {
 	line := ""
 	for _, word := range strings.Fields(text) {
 		longer := strings.TrimSpace(line + " " + word)
-		if line != "" && c.pdf.GetStringWidth(longer) > room {
+		if line != "" && c.width(longer) > room {
 			lines = append(lines, line)
 			longer = word
 		}

@@ -180,7 +180,7 @@ func (d *drawing) notes() {
 		"Amounts are US dollars. Every event is priced to the nano-dollar when it is received, and sums are exact; what is printed is rounded to the cent, half a cent up, so that printed lines may differ from their printed sum by some cents. The CSV has all decimals.",
 		"Refused spend is what events that a cap refused would have cost. It was not spent.",
 		fmt.Sprintf("Days are days of the time zone %s. An event counts on the day on which the call happened, a refused one on the day on which it was refused.", d.s.Timezone),
-		"A name with characters that this document cannot show has □ in their place and a code behind it, such as #1a2b3c; the CSV has the whole name next to its code. Long names are cut in the middle; the CSV has them whole.",
+		"A name with letters that this document cannot show has □ in their place, one with emoji has their names in brackets, and both have a code behind them, such as #1a2b3c; the CSV has the whole name next to its code. Long names are cut in the middle; the CSV has them whole.",
 	} {
 		d.paragraph(note, 8, grey)
 		d.y++

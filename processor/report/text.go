@@ -5,33 +5,60 @@ import (
 	"encoding/hex"
 	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/norm"
+	"golang.org/x/text/unicode/runenames"
 )
 
-// box stands for a rune that the font lacks.
+// box stands for a letter that the document cannot show.
 const box = '□'
 
-// cleaned is a text that can be drawn: on one line, without what moves or hides text, and with a box for each rune that the font
-// lacks. lossy reports whether it differs from the text: two such texts may look the same.
+// cleaned is a text that can be drawn: on one line, without what moves or hides text, with emoji in words, and with a box for
+// each letter that cannot be shown. lossy reports whether it differs from the text: two such texts may look the same.
 func cleaned(text string) (clean string, lossy bool) {
 	var b strings.Builder
 	space := false
-	for _, r := range strings.ToValidUTF8(text, string(unicode.ReplacementChar)) {
+	for _, r := range norm.NFC.String(strings.ToValidUTF8(text, string(unicode.ReplacementChar))) {
+		shown := ""
 		switch {
 		case unicode.IsSpace(r), unicode.Is(unicode.Z, r):
 			space = true
 			continue
-		case unicode.Is(unicode.C, r), unicode.Is(unicode.Variation_Selector, r):
+		case unicode.Is(unicode.C, r), unicode.Is(unicode.Variation_Selector, r), isSkinTone(r):
 			continue // Controls, direction overrides, joiners, private use.
-		case !hasGlyph(r):
-			r = box
+		case canShow(r):
+			shown = string(r)
+		case unicode.Is(unicode.S, r):
+			shown = inWords(r)
+		default:
+			shown = string(box)
 		}
 		if space && b.Len() > 0 {
 			b.WriteByte(' ')
 		}
 		space = false
-		b.WriteRune(r)
+		b.WriteString(shown)
 	}
 	return b.String(), b.String() != text
+}
+
+// canShow reports whether the document can show a rune.
+func canShow(r rune) bool {
+	if hasGlyph(r) {
+		return true
+	}
+	_, ok := dotsOf(r)
+	return ok
+}
+
+func isSkinTone(r rune) bool { return r >= 0x1f3fb && r <= 0x1f3ff }
+
+// inWords is what Unicode calls a symbol, such as [party popper].
+func inWords(r rune) string {
+	if name := runenames.Name(r); name != "" && name[0] != '<' {
+		return "[" + strings.ToLower(strings.TrimPrefix(name, "REGIONAL INDICATOR SYMBOL ")) + "]"
+	}
+	return string(box)
 }
 
 // code is a short name for a text that is not shown as it is. The CSV has it too, next to the text.
