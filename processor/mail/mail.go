@@ -52,12 +52,12 @@ func (s *Sender) Send(ctx context.Context, l *Letter) error {
 	if err != nil {
 		return fmt.Errorf("%w: %w", ErrRefused, err)
 	}
-	client, err := mail.NewClient(s.cfg.SMTPHost, s.options()...)
+	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
+	defer cancel()
+	client, err := mail.NewClient(s.cfg.SMTPHost, s.options(ctx)...)
 	if err != nil {
 		return fmt.Errorf("make the mail client: %w", err)
 	}
-	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
-	defer cancel()
 	err = client.DialAndSendWithContext(ctx, message)
 	var answered *mail.SendError
 	if errors.As(err, &answered) && !answered.IsTemp() && answered.ErrorCode() >= 500 {
@@ -91,8 +91,14 @@ func (s *Sender) compose(l *Letter) (*mail.Msg, error) {
 	return m, nil
 }
 
-func (s *Sender) options() []mail.Option {
-	options := []mail.Option{mail.WithPort(s.cfg.SMTPPort), mail.WithTimeout(sendTimeout)}
+// options says how to talk to the server. The library heeds ctx until it is connected, and from then on only a timeout of its
+// own, so that is what is left of ctx.
+func (s *Sender) options(ctx context.Context) []mail.Option {
+	timeout := sendTimeout
+	if deadline, ok := ctx.Deadline(); ok {
+		timeout = max(time.Millisecond, time.Until(deadline))
+	}
+	options := []mail.Option{mail.WithPort(s.cfg.SMTPPort), mail.WithTimeout(timeout)}
 	switch s.cfg.SMTPTLS {
 	case "tls":
 		options = append(options, mail.WithSSL())
