@@ -78,6 +78,7 @@ func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 	r.note("late aggregates", fmt.Sprintf("%d quarter hours wait for their refresh", late), err)
 	dead, err := scalar(ctx, conn, `SELECT count(*) FROM dead_letters`)
 	r.note("dead letters", fmt.Sprintf("%d records were put aside, see the topic %s", dead, r.topics.DeadLetters), err)
+	r.alerting(ctx, conn)
 }
 
 func editionMeaning(s migrations.Server) string {

@@ -12,6 +12,7 @@ type metrics struct {
 	duration prometheus.Histogram
 	pending  prometheus.Gauge
 	oldest   prometheus.Gauge
+	overdue  prometheus.Gauge
 	errors   prometheus.Counter
 }
 
@@ -30,6 +31,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 		oldest: f.NewGauge(prometheus.GaugeOpts{
 			Name: "outlay_processor_deliveries_oldest_seconds", Help: "Age of the oldest message that is not delivered yet.",
+		}),
+		overdue: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_deliveries_overdue_seconds", Help: "How long the message that is due longest has waited for its next try.",
 		}),
 		errors: f.NewCounter(prometheus.CounterOpts{
 			Name: "outlay_processor_delivery_errors_total", Help: "Times that the outbox could not be read or written.",

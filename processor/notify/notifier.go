@@ -173,11 +173,12 @@ func (n *Notifier) send(ctx context.Context, d *delivery) result {
 }
 
 func (n *Notifier) measure(ctx context.Context) error {
-	waiting, oldest, err := n.outbox.pending(ctx)
+	b, err := n.outbox.backlog(ctx)
 	if err != nil {
 		return err
 	}
-	n.metrics.pending.Set(float64(waiting))
-	n.metrics.oldest.Set(oldest)
+	n.metrics.pending.Set(float64(b.pending))
+	n.metrics.oldest.Set(b.oldest)
+	n.metrics.overdue.Set(b.overdue)
 	return nil
 }

@@ -135,11 +135,16 @@ func (w *world) delivery(of, id schema.ID) alert.Delivery {
 // pending counts the messages that are not delivered.
 func (w *world) pending() int64 {
 	w.t.Helper()
-	n, _, err := w.notifier.outbox.pending(w.t.Context())
+	return w.backlog().pending
+}
+
+func (w *world) backlog() backlog {
+	w.t.Helper()
+	b, err := w.notifier.outbox.backlog(w.t.Context())
 	if err != nil {
 		w.t.Fatal(err)
 	}
-	return n
+	return b
 }
 
 // received is one message that a receiver got and verified.

@@ -142,12 +142,26 @@ func (o *outbox) dropOld(ctx context.Context) error {
 	return nil
 }
 
-const countPending = `SELECT count(*), coalesce(extract(epoch FROM $1 - min(created_at)), 0)::float8 FROM deliveries WHERE state = 'pending'`
+// A message behind another one of its incident is not due before that is done.
+const countPending = `
+SELECT count(*), coalesce(extract(epoch FROM $1 - min(created_at)), 0)::float8,
+  coalesce(extract(epoch FROM $1 - min(next_try_at) FILTER (
+    WHERE next_try_at <= $1 AND (claimed_until IS NULL OR claimed_until < $1) AND NOT EXISTS (
+      SELECT FROM deliveries p
+      WHERE p.incident_id = q.incident_id AND p.channel_id = q.channel_id AND p.state = 'pending' AND p.created_at < q.created_at))), 0)::float8
+FROM deliveries q WHERE state = 'pending'`
 
-// pending returns how many messages wait and for how many seconds the oldest does.
-func (o *outbox) pending(ctx context.Context) (n int64, oldest float64, err error) {
-	if err := o.pool.QueryRow(ctx, countPending, o.now()).Scan(&n, &oldest); err != nil {
-		return 0, 0, fmt.Errorf("count deliveries: %w", err)
+// backlog is what waits in the outbox.
+type backlog struct {
+	pending int64
+	// oldest is the age of the oldest message, and overdue for how long the one that is due longest has waited for a try, both
+	// in seconds.
+	oldest, overdue float64
+}
+
+func (o *outbox) backlog(ctx context.Context) (b backlog, err error) {
+	if err := o.pool.QueryRow(ctx, countPending, o.now()).Scan(&b.pending, &b.oldest, &b.overdue); err != nil {
+		return backlog{}, fmt.Errorf("count deliveries: %w", err)
 	}
-	return n, oldest, nil
+	return b, nil
 }

@@ -9,6 +9,7 @@ import (
 
 type metrics struct {
 	leading     prometheus.Gauge
+	checked     prometheus.Gauge
 	duration    prometheus.Histogram
 	errors      prometheus.Counter
 	behind      prometheus.Gauge
@@ -20,6 +21,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	m := &metrics{
 		leading: f.NewGauge(prometheus.GaugeOpts{
 			Name: "outlay_processor_alerts_leading", Help: "1 while this processor checks the alert rules.",
+		}),
+		checked: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_alert_check_timestamp_seconds", Help: "When this processor last checked all alert rules, in seconds since 1970; 0: never.",
 		}),
 		duration: f.NewHistogram(prometheus.HistogramOpts{
 			Name: "outlay_processor_alert_check_duration_seconds", Help: "Time to check all alert rules and caps once.",

@@ -44,15 +44,16 @@ type Deps struct {
 
 // Watcher checks the rules while it leads.
 type Watcher struct {
-	cfg     Config
-	pool    *pgxpool.Pool
-	topic   string
-	lead    lead
-	known   map[schema.ID]knownPast
-	folded  time.Time
-	metrics *metrics
-	log     *slog.Logger
-	now     func() time.Time
+	cfg   Config
+	pool  *pgxpool.Pool
+	topic string
+	lead  lead
+	known map[schema.ID]knownPast
+	// folded and dropped are when old sums and old incidents were last looked after.
+	folded, dropped time.Time
+	metrics         *metrics
+	log             *slog.Logger
+	now             func() time.Time
 }
 
 // New returns a Watcher. Its configuration was validated.
@@ -144,8 +145,9 @@ func (w *Watcher) Check(ctx context.Context) error {
 		rules = rules[n:]
 	}
 	w.forget(at)
-	failed = errors.Join(failed, w.checkCaps(ctx), w.fold(ctx, at))
+	failed = errors.Join(failed, w.checkCaps(ctx), w.fold(ctx, at), w.dropOld(ctx, at))
 	w.metrics.duration.Observe(time.Since(start).Seconds())
+	w.metrics.checked.Set(float64(w.now().Unix()))
 	return failed
 }
 
@@ -175,6 +177,29 @@ func (w *Watcher) asOf(ctx context.Context) (at time.Time, complete bool, err er
 		return now, false, nil
 	}
 	return until.UTC(), true, nil
+}
+
+// What a threshold of a cap was told for is kept for as long as its period lasts, which for a total has no end.
+const deleteOldIncidents = `
+DELETE FROM incidents i WHERE ended_at < $1 AND (kind = 'alert' OR NOT EXISTS (
+  SELECT FROM budgets b WHERE b.account_id = i.account_id AND b.agent = i.scope AND b.period = 'total'))`
+
+// keepIncidents is how long incidents can be looked at after their end, and dropInterval how often older ones are dropped.
+const (
+	keepIncidents = 400 * 24 * time.Hour
+	dropInterval  = time.Hour
+)
+
+// dropOld forgets the oldest incidents.
+func (w *Watcher) dropOld(ctx context.Context, at time.Time) error {
+	if at.Before(w.dropped.Add(dropInterval)) {
+		return nil
+	}
+	w.dropped = at
+	if _, err := w.pool.Exec(ctx, deleteOldIncidents, at.Add(-keepIncidents)); err != nil {
+		return fmt.Errorf("drop old incidents: %w", err)
+	}
+	return nil
 }
 
 const foldArrivals = `SELECT fold_arrivals($1, $2, $3)`
