@@ -173,30 +173,44 @@ func TestReadyReportIsToldOnce(t *testing.T) {
 	})
 }
 
-// A report is not ready before it is noted whom to tell, and what is told is not noted before it is ready.
+// A report is not ready before it is noted whom to tell, and nobody is told before it is ready: whichever of the two the database
+// refuses, the other did not happen.
 func TestReportIsReadyAndToldOrNeither(t *testing.T) {
 	t.Parallel()
-	db := schematest.Database(t)
-	l, h := newLedger(t, db.Pool, "Both"), newHook(t)
-	l.tellsTo(h)
-	l.exec(`ALTER TABLE deliveries ADD CONSTRAINT nobody CHECK (type <> 'report.ready')`)
-	asked := l.ask(report.Request{From: november, To: november.AddDate(0, 1, 0)})
-	runMaker(t, db.Pool, mail.DefaultConfig())
-	failed := func() bool {
-		var tried bool
-		if err := l.pool.QueryRow(t.Context(), `SELECT error IS NOT NULL FROM jobs WHERE job_id = $1`, asked.JobID).Scan(&tried); err != nil {
-			t.Fatal(err)
-		}
-		return tried
-	}
-	eventually(t, "a try fails", failed)
-	if r, err := report.NewStore(l.pool).Get(t.Context(), l.account, asked.ID); err != nil || r.ReadyAt != nil || r.SizeBytes != 0 {
-		t.Errorf("ready without being told: %+v, %v", r, err)
-	}
-	l.exec(`ALTER TABLE deliveries DROP CONSTRAINT nobody`)
-	runNotifier(t, db.Pool)
-	eventually(t, "the message", func() bool { return len(h.received()) == 1 })
-	if r, err := report.NewStore(l.pool).Get(t.Context(), l.account, asked.ID); err != nil || r.Status != report.Ready {
-		t.Errorf("told without being ready: %+v, %v", r, err)
+	for name, refuse := range map[string]struct{ make, drop string }{
+		"to tell": {`ALTER TABLE deliveries ADD CONSTRAINT refuse CHECK (type <> 'report.ready')`, `ALTER TABLE deliveries DROP CONSTRAINT refuse`},
+		"to commit": {
+			`CREATE FUNCTION refuse() RETURNS trigger LANGUAGE plpgsql AS 'BEGIN RAISE EXCEPTION ''refused''; END';
+			CREATE CONSTRAINT TRIGGER refuse AFTER UPDATE ON reports DEFERRABLE INITIALLY DEFERRED FOR EACH ROW EXECUTE FUNCTION refuse()`,
+			`DROP TRIGGER refuse ON reports`,
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			db := schematest.Database(t)
+			l, h := newLedger(t, db.Pool, "Both"), newHook(t)
+			l.tellsTo(h)
+			l.exec(refuse.make)
+			asked := l.ask(report.Request{From: november, To: november.AddDate(0, 1, 0)})
+			runMaker(t, db.Pool, mail.DefaultConfig())
+			eventually(t, "a try to fail", func() bool {
+				var tried bool
+				if err := l.pool.QueryRow(t.Context(), `SELECT error IS NOT NULL FROM jobs WHERE job_id = $1`, asked.JobID).Scan(&tried); err != nil {
+					t.Fatal(err)
+				}
+				return tried
+			})
+			var noted, ready bool
+			if err := l.pool.QueryRow(t.Context(), `SELECT EXISTS (SELECT FROM deliveries),
+				EXISTS (SELECT FROM reports WHERE ready_at IS NOT NULL) OR EXISTS (SELECT FROM report_files)`).Scan(&noted, &ready); err != nil || noted || ready {
+				t.Errorf("noted %v, ready %v, want neither: %v", noted, ready, err)
+			}
+			l.exec(refuse.drop)
+			runNotifier(t, db.Pool)
+			eventually(t, "the message", func() bool { return len(h.received()) == 1 })
+			if r, err := report.NewStore(l.pool).Get(t.Context(), l.account, asked.ID); err != nil || r.Status != report.Ready {
+				t.Errorf("told without being ready: %+v, %v", r, err)
+			}
+		})
 	}
 }
