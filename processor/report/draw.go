@@ -150,6 +150,11 @@ func (d *drawing) totals() {
 	d.y += 4
 	d.font(regular, 7.5, grey)
 	d.text(margin, d.y, width, left, "The period before is of the same length: "+d.period(from, d.s.From)+".")
+	if now.Unpriced > 0 {
+		d.y += 4
+		d.font(regular, 7.5, amber)
+		d.text(margin, d.y, width, left, "The spend lacks "+events(now.Unpriced)+" without a known price, listed below.")
+	}
 }
 
 // against puts a change into words.

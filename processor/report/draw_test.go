@@ -162,6 +162,19 @@ func TestVisualOrder(t *testing.T) {
 	}
 }
 
+// Arabic letters take the form that their neighbours ask for, and lam and alef are written as one.
+func TestArabicLettersJoin(t *testing.T) {
+	t.Parallel()
+	for text, want := range map[string]string{
+		"plain": "plain", "ب": "ﺏ", "بب": "ﺑﺐ", "ببب": "ﺑﺒﺐ", "دب": "ﺩﺏ", "بدب": "ﺑﺪﺏ", "ب ب": "ﺏ ﺏ", "بxب": "ﺏxﺏ", "لا": "ﻻ", "بلا": "ﺑﻼ", "ء": "ﺀ",
+		"وكيل الدعم": "ﻭﻛﻴﻞ ﺍﻟﺪﻋﻢ", "بَب": "ﺑَﺐ", "پپ": "ﭘﭗ", "گ": "ﮒ", "سلام": "ﺳﻼﻡ", "שלום": "שלום", "٣٤٥": "٣٤٥", "": "",
+	} {
+		if got := joined(text); got != want {
+			t.Errorf("joined(%q) = %q (%x), want %q", text, got, []rune(got), want)
+		}
+	}
+}
+
 // What the CSV holds is what went in, and no field is a formula.
 func TestHostileCSV(t *testing.T) {
 	t.Parallel()
@@ -195,21 +208,36 @@ func TestHostileCSV(t *testing.T) {
 	}
 }
 
-// Two thousand agents over a month take less than 2 seconds and 100 MiB from the rows to the documents, on at most 100 pages.
+// Two thousand agents over a month take less than 2 seconds and 100 MiB from the rows to the documents, on at most 100 pages,
+// whatever they are called.
 func TestLargeReportIsQuick(t *testing.T) {
 	if raceDetector {
 		t.Skip("the race detector takes most of the time")
 	}
+	for script, name := range map[string]string{"latin": "agent-%04d", "han": "客户支持机器人代理-%04d", "emoji": "🤖🚀 agent %04d"} {
+		t.Run(script, func(t *testing.T) { largeReport(t, script, name) })
+	}
+}
+
+func largeReport(t *testing.T, script, name string) {
 	db := schematest.Database(t)
 	l := newLedger(t, db.Pool, "Large")
 	calls := fleet(2, november, 30, 2000, 5000)
+	for i := range calls {
+		var n int
+		if _, err := fmt.Sscanf(calls[i].agent, "agent-%d", &n); err != nil {
+			t.Fatal(err)
+		}
+		calls[i].agent = fmt.Sprintf(name, n)
+	}
 	for i := range 2000 { // Every agent has at least one event.
-		calls = append(calls, call{at: november.Add(time.Duration(i) * time.Minute), agent: fmt.Sprintf("agent-%04d", i), provider: "openai", model: "gpt-4o", in: 100, out: 10, cost: int64(i) * 1e6, source: "calculated", price: "p"})
+		calls = append(calls, call{at: november.Add(time.Duration(i) * time.Minute), agent: fmt.Sprintf(name, i), provider: "openai", model: "gpt-4o", in: 100, out: 10, cost: int64(i) * 1e6, source: "calculated", price: "p"})
 	}
 	l.store(calls...)
 	l.refresh()
 	r := l.request(nil)
 	glyphs() // As in a process that runs.
+	stroked()
 	runtime.GC()
 	var before, after runtime.MemStats
 	runtime.ReadMemStats(&before)
@@ -227,7 +255,7 @@ func TestLargeReportIsQuick(t *testing.T) {
 	if len(s.ByAgent) != 2000 || took > 2*time.Second || most-before.HeapAlloc > 100<<20 {
 		t.Errorf("%d agents, %v, %d MiB", len(s.ByAgent), took, (most-before.HeapAlloc)>>20)
 	}
-	show(t, "large", pdf)
+	show(t, "large-"+script, pdf)
 	if pages := pages(t, pdf); pages > 100 {
 		t.Errorf("%d pages", pages)
 	}

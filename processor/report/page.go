@@ -91,7 +91,7 @@ const (
 
 // text draws a line of text with its baseline at y, clipped to the room from x.
 func (c *canvas) text(x, y, room float64, a align, text string) {
-	text = visual(c.fit(text, room))
+	text = visual(joined(c.fit(text, room)))
 	switch a {
 	case right:
 		x += room - c.width(text)
@@ -113,7 +113,7 @@ func (c *canvas) text(x, y, room float64, a align, text string) {
 // firstRun returns the first part of a text that is all drawn as strokes or all not.
 func firstRun(text string) (run string, drawn bool) {
 	for i, r := range text {
-		_, is := dotsOf(r)
+		is := isStroked(r)
 		if i == 0 {
 			drawn = is
 		} else if is != drawn {
@@ -131,7 +131,7 @@ func (c *canvas) strokes(x, y float64, text string) {
 	c.pdf.SetLineWidth(strokeWidth(c.style) * size / dotsPerEm)
 	c.pdf.SetLineCapStyle("round")
 	for _, letter := range text {
-		d, _ := dotsOf(letter)
+		d := dotsOf(letter)
 		drawStrokes(c.pdf, &d, x, y, size)
 		room := float64(d.width) * size / dotsPerEm
 		// The font's width of a letter that it lacks is another, and who copies the text would find gaps.
@@ -162,7 +162,7 @@ func (c *canvas) width(text string) (w float64) {
 		}
 		_, size := c.pdf.GetFontSize()
 		for _, letter := range run {
-			d, _ := dotsOf(letter)
+			d := dotsOf(letter)
 			w += float64(d.width) * size / dotsPerEm
 		}
 	}

@@ -2,6 +2,7 @@ package report
 
 import (
 	"image"
+	"sync"
 	"unicode"
 
 	"github.com/go-pdf/fpdf"
@@ -26,14 +27,25 @@ type dots struct {
 	height int
 }
 
-// dotsOf returns the dots of a rune, or false for one that is not drawn as strokes.
-func dotsOf(r rune) (dots, bool) {
-	if r < 0x1100 || r >= 0x10000 || !unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) || hasGlyph(r) {
-		return dots{}, false
+// stroked says which runes are drawn as strokes. It is made once, when the first name asks for it.
+var stroked = sync.OnceValue(func() *[0x10000]bool {
+	var found [0x10000]bool
+	for r := rune(0x1100); r < 0x10000; r++ {
+		if unicode.In(r, unicode.L, unicode.N, unicode.P, unicode.S) && !hasGlyph(r) {
+			d := dotsOf(r)
+			found[r] = !d.empty()
+		}
 	}
-	room, mask, at, _, ok := bitmapfont.Face.Glyph(fixed.P(0, 0), r)
-	d := dots{mask, at, room.Dx(), room.Dy()}
-	return d, ok && !d.empty()
+	return &found
+})
+
+// isStroked reports whether a rune is drawn as strokes.
+func isStroked(r rune) bool { return r >= 0x1100 && r < 0x10000 && !hasGlyph(r) && stroked()[r] }
+
+// dotsOf returns the dots of a rune below U+10000.
+func dotsOf(r rune) dots {
+	room, mask, at, _, _ := bitmapfont.Face.Glyph(fixed.P(0, 0), r)
+	return dots{mask, at, room.Dx(), room.Dy()}
 }
 
 func (d *dots) set(x, y int) bool {

@@ -43,13 +43,7 @@ func cleaned(text string) (clean string, lossy bool) {
 }
 
 // canShow reports whether the document can show a rune.
-func canShow(r rune) bool {
-	if hasGlyph(r) {
-		return true
-	}
-	_, ok := dotsOf(r)
-	return ok
-}
+func canShow(r rune) bool { return hasGlyph(r) || isStroked(r) }
 
 func isSkinTone(r rune) bool { return r >= 0x1f3fb && r <= 0x1f3ff }
 
