@@ -32,6 +32,7 @@ const (
 	brokerVar = "OUTLAY_BENCH_BROKER"
 	secretVar = "OUTLAY_BENCH_SECRET"
 	dirVar    = "OUTLAY_BENCH_DIR"
+	lingerVar = "OUTLAY_BENCH_LINGER"
 )
 
 func TestMain(m *testing.M) {
@@ -60,7 +61,14 @@ func serveBare() error {
 }
 
 func serveIngest() error {
-	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
+	cfg := DefaultConfig()
+	if text := os.Getenv(lingerVar); text != "" {
+		var err error
+		if cfg.Linger, err = time.ParseDuration(text); err != nil {
+			return err
+		}
+	}
+	client, err := kgo.NewClient(append(cfg.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
 	if err != nil {
 		return err
 	}
@@ -204,7 +212,7 @@ func BenchmarkTrack(b *testing.B) {
 	}{
 		{"bare", startRole(b, "bare")},
 		{"track", startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)},
-		{"track-synced", startRole(b, "ingest", brokerVar+"="+synced.address, secretVar+"="+secret)},
+		{"track-synced", startRole(b, "ingest", brokerVar+"="+synced.address, secretVar+"="+secret, lingerVar+"=2ms")},
 	}
 	for _, connections := range []int{64, 256} {
 		for round := range 2 {

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -14,6 +15,10 @@ type Config struct {
 	// ProduceTimeout is how long a request waits for Kafka before it is answered
 	// 500, which means that nobody knows whether the event was recorded.
 	ProduceTimeout time.Duration `name:"produce-timeout" default:"5s" help:"How long a request waits for Kafka to acknowledge before it is answered 500."`
+	// Linger is how long an event waits for others to be written together with it.
+	// Concurrent requests fill writes by themselves, so that waiting mostly adds to
+	// the time of an answer; it pays when each write is slow.
+	Linger time.Duration `name:"kafka-linger" default:"0s" help:"How long an event waits for others to be written to Kafka with it. 2ms suits brokers that sync every write to disk."`
 	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
 	// stays bounded while Kafka is away. More are answered 500 at once.
 	MaxBufferedBytes int64 `name:"max-buffered-bytes" default:"67108864" help:"Most bytes of events that may wait for Kafka at once."`
@@ -22,6 +27,9 @@ type Config struct {
 	// is not remembered is recorded once all the same.
 	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 72 bytes."`
 }
+
+// maxLinger is far less than the shortest time that a request waits for Kafka.
+const maxLinger = 50 * time.Millisecond
 
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
@@ -37,6 +45,8 @@ func (c Config) Validate() error {
 		return errors.New("--max-batch-bytes must be at least --max-body-bytes")
 	case c.ProduceTimeout < 100*time.Millisecond:
 		return errors.New("--produce-timeout must be at least 100ms")
+	case c.Linger < 0 || c.Linger > maxLinger:
+		return fmt.Errorf("--kafka-linger must be between 0s and %v", maxLinger)
 	case c.MaxBufferedBytes < c.MaxBatchBytes:
 		return errors.New("--max-buffered-bytes must be at least --max-batch-bytes")
 	case c.RecentKeys < 0:

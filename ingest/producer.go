@@ -24,15 +24,13 @@ var (
 
 // ProducerOptions are the franz-go options that a Producer to topic needs; the
 // caller adds brokers and credentials.
-func ProducerOptions(topic string) []kgo.Opt {
+func (c Config) ProducerOptions(topic string) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.DefaultProduceTopic(topic),
 		// acks=all and idempotent writes are franz-go's defaults; named here
 		// because everything stands on them.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
-		// Concurrent requests fill batches by themselves; waiting only adds
-		// latency.
-		kgo.ProducerLinger(0),
+		kgo.ProducerLinger(c.Linger),
 		// One request at a time to each broker: what comes while it is under way
 		// goes into the next one together. Fewer and fuller requests take a third
 		// less CPU time here, and no longer to be acknowledged.

@@ -49,7 +49,7 @@ type Deps struct {
 	// Prices returns the price book that an account is charged by, or nil while
 	// it is not known yet.
 	Prices func(account schema.ID) *price.Book
-	// Kafka was made with ProducerOptions for Topic.
+	// Kafka was made with the ProducerOptions of the configuration, for Topic.
 	Kafka   *kgo.Client
 	Topic   string
 	Metrics prometheus.Registerer
