@@ -39,7 +39,7 @@ type installation struct {
 // partitions is how many the events topic has.
 const testPartitions = "6"
 
-func newInstallation(t *testing.T) *installation {
+func newInstallation(t testing.TB) *installation {
 	t.Helper()
 	brokers := schematest.Kafka(t)
 	in := &installation{databaseDir: t.TempDir()}
@@ -64,7 +64,7 @@ func newInstallation(t *testing.T) *installation {
 }
 
 // field reads a line such as "password  abc" of a command's output.
-func field(t *testing.T, output, name string) string {
+func field(t testing.TB, output, name string) string {
 	t.Helper()
 	found := regexp.MustCompile(`(?m)^` + name + `\s+(\S+)$`).FindStringSubmatch(output)
 	if found == nil {
@@ -74,7 +74,7 @@ func field(t *testing.T, output, name string) string {
 }
 
 // outlay runs a command to its end and returns what it printed.
-func (in *installation) outlay(t *testing.T, args ...string) string {
+func (in *installation) outlay(t testing.TB, args ...string) string {
 	t.Helper()
 	path, err := program()
 	if err != nil {
@@ -88,7 +88,7 @@ func (in *installation) outlay(t *testing.T, args ...string) string {
 }
 
 // gateway is the one address in front of all tiers.
-func (in *installation) gateway(t *testing.T) string {
+func (in *installation) gateway(t testing.TB) string {
 	t.Helper()
 	toIngest := &httputil.ReverseProxy{
 		ErrorHandler: badGateway,
@@ -108,7 +108,7 @@ func badGateway(w http.ResponseWriter, _ *http.Request, _ error) {
 }
 
 // startIngest starts one more ingest replica.
-func (in *installation) startIngest(t *testing.T) *running {
+func (in *installation) startIngest(t testing.TB) *running {
 	t.Helper()
 	listen, ops := freeAddress(t), freeAddress(t)
 	r := launch(t, "ingest", append([]string{"ingest", "--database-url", in.databaseURL, "--listen", listen, "--ops-listen", ops}, in.kafka...)...)
@@ -123,7 +123,7 @@ func (in *installation) startIngest(t *testing.T) *running {
 	return r
 }
 
-func (in *installation) startQuery(t *testing.T) *running {
+func (in *installation) startQuery(t testing.TB) *running {
 	t.Helper()
 	listen, ops := freeAddress(t), freeAddress(t)
 	key := t.TempDir() + "/jwt.pem"
@@ -140,7 +140,7 @@ func (in *installation) startQuery(t *testing.T) *running {
 const processorSession = 6 * time.Second
 
 // startProcessor starts one more processor, with more flags, and does not wait for it.
-func (in *installation) startProcessor(t *testing.T, flags ...string) *running {
+func (in *installation) startProcessor(t testing.TB, flags ...string) *running {
 	t.Helper()
 	return launch(t, "processor", slices.Concat([]string{
 		"processor", "--database-url", in.databaseURL, "--ops-listen", freeAddress(t),

@@ -46,7 +46,7 @@ type running struct {
 }
 
 // launch starts the program. Its log is shown when the test fails.
-func launch(t *testing.T, name string, args ...string) *running {
+func launch(t testing.TB, name string, args ...string) *running {
 	t.Helper()
 	path, err := program()
 	if err != nil {
@@ -83,7 +83,7 @@ func (r *running) kill() {
 
 // stop ends the process as an operator does, and fails the test unless it goes
 // well and soon.
-func (r *running) stop(t *testing.T) {
+func (r *running) stop(t testing.TB) {
 	t.Helper()
 	if err := r.Signal(syscall.SIGTERM); err != nil {
 		t.Fatal(err)
@@ -99,7 +99,7 @@ func (r *running) stop(t *testing.T) {
 }
 
 // awaitReady waits until the operations listener says that all is well.
-func (r *running) awaitReady(t *testing.T, ops string) {
+func (r *running) awaitReady(t testing.TB, ops string) {
 	t.Helper()
 	deadline := time.Now().Add(90 * time.Second)
 	for !isReady(t.Context(), ops) {
@@ -128,7 +128,7 @@ func isReady(ctx context.Context, ops string) bool {
 }
 
 // freeAddress returns an address on the loopback that nobody listens on.
-func freeAddress(t *testing.T) string {
+func freeAddress(t testing.TB) string {
 	t.Helper()
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
