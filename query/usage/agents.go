@@ -53,15 +53,32 @@ type AgentPosition struct {
 	Name    string
 }
 
-// agentParts takes whole days and edges as selectDaysAndEdges does. A session counts
-// where it overlaps the range.
-const agentParts = `
+// agentTotals takes whole days and edges as selectDaysAndEdges does.
+const agentTotals = `
 WITH parts AS (
 	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $4 AND bucket < $5
 	UNION ALL
 	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $4
 	UNION ALL
 	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $5 AND bucket < $3
+), totals AS (
+	SELECT agent,` + usageColumns + `, min(first_ts) AS first_seen, max(last_ts) AS last_seen,
+		coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model <> ''), '{}') AS models
+	FROM parts
+	WHERE ($6::text IS NULL OR strpos(lower(agent), lower($6)) > 0) AND ($7::text IS NULL OR agent = $7)
+	GROUP BY agent
+), keyed AS (
+	SELECT *, CASE $8 WHEN 'cost_usd' THEN cost_usd WHEN 'events' THEN events::numeric
+			WHEN 'last_seen' THEN trunc(extract(epoch FROM last_seen) * 1000000) ELSE 0 END AS sort_key
+	FROM totals
+), page AS MATERIALIZED (
+	SELECT * FROM keyed`
+
+// agentPage adds to the agents of a page what is counted elsewhere. A session counts
+// where it overlaps the range. IS TRUE keeps the agents of a page a look-up: as a
+// join, planned for the few rows of a new database, each of many agents would be
+// compared with each.
+const agentPage = `
 ), pending AS MATERIALIZED (` + pendingSessions + `
 ), joined AS (
 	SELECT name AS agent, count(*) AS sessions
@@ -70,35 +87,28 @@ WITH parts AS (
 		UNION ALL
 		SELECT agents FROM pending WHERE started_at < $3 AND ended_at >= $2
 	) AS sessions, unnest(agents) AS name
+	WHERE (name IN (SELECT agent FROM page)) IS TRUE
 	GROUP BY name
 ), refused AS (
 	SELECT agent, sum(events)::bigint AS refused_events, sum(cost_nano_usd) AS refused_cost_usd
-	FROM refused_events WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 GROUP BY agent
-), totals AS (
-	SELECT agent,` + usageColumns + `, min(first_ts) AS first_seen, max(last_ts) AS last_seen,
-		coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model <> ''), '{}') AS models
-	FROM parts
-	WHERE ($6::text IS NULL OR strpos(lower(agent), lower($6)) > 0) AND ($7::text IS NULL OR agent = $7)
+	FROM refused_events WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 AND (agent IN (SELECT agent FROM page)) IS TRUE
 	GROUP BY agent
-), keyed AS (
-	SELECT agent COLLATE "C" AS name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
-		latency_count, latency_sum_ms, latency_max_ms, latencies, coalesce(sessions, 0) AS sessions,
-		coalesce(refused_events, 0) AS refused_events, coalesce(refused_cost_usd, 0) AS refused_cost_usd, first_seen, last_seen, models,
-		CASE $8 WHEN 'cost_usd' THEN cost_usd WHEN 'events' THEN events::numeric
-			WHEN 'last_seen' THEN trunc(extract(epoch FROM last_seen) * 1000000) ELSE 0 END AS sort_key
-	FROM totals LEFT JOIN joined USING (agent) LEFT JOIN refused USING (agent)
 )
-SELECT name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
-	latency_count, latency_sum_ms, latency_max_ms, latencies, sessions, refused_events, refused_cost_usd, first_seen, last_seen, models, sort_key
-FROM keyed`
+SELECT agent AS name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
+	latency_count, latency_sum_ms, latency_max_ms, latencies, coalesce(sessions, 0) AS sessions,
+	coalesce(refused_events, 0) AS refused_events, coalesce(refused_cost_usd, 0) AS refused_cost_usd, first_seen, last_seen, models, sort_key
+FROM page LEFT JOIN joined USING (agent) LEFT JOIN refused USING (agent)`
 
-const selectAgentsUp = agentParts + `
-WHERE $9::numeric IS NULL OR (sort_key, name) > ($9, $10)
-ORDER BY sort_key, name LIMIT $11`
+const (
+	agentsUp   = ` ORDER BY sort_key, agent COLLATE "C"`
+	agentsDown = ` ORDER BY sort_key DESC, agent COLLATE "C" DESC`
 
-const selectAgentsDown = agentParts + `
-WHERE $9::numeric IS NULL OR (sort_key, name) < ($9, $10)
-ORDER BY sort_key DESC, name DESC LIMIT $11`
+	selectAgentsUp = agentTotals + `
+	WHERE $9::numeric IS NULL OR (sort_key, agent COLLATE "C") > ($9, $10)` + agentsUp + ` LIMIT $11` + agentPage + agentsUp
+
+	selectAgentsDown = agentTotals + `
+	WHERE $9::numeric IS NULL OR (sort_key, agent COLLATE "C") < ($9, $10)` + agentsDown + ` LIMIT $11` + agentPage + agentsDown
+)
 
 // Agents returns a page of agents with what they did.
 func (s *Store) Agents(ctx context.Context, accountID schema.ID, q *AgentQuery) ([]Agent, error) {
