@@ -36,6 +36,7 @@ var homes = map[string][]string{
 	"go.opentelemetry.io/collector/pdata":        {"ingest/otlp"},
 	"github.com/go-fonts":                        {"processor/report"},
 	"golang.org/x/image":                         {"processor/report"},
+	"github.com/hajimehoshi/bitmapfont":          {"processor/report"},
 	"github.com/wneessen/go-mail":                {"processor/mail", "processor/notify"},
 	"github.com/golang-jwt/jwt":                  {"query/auth"},
 	"github.com/go-jose/go-jose":                 {"query/auth"},

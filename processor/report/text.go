@@ -19,7 +19,7 @@ func cleaned(text string) (clean string, lossy bool) {
 	var b strings.Builder
 	space := false
 	for _, r := range norm.NFC.String(strings.ToValidUTF8(text, string(unicode.ReplacementChar))) {
-		shown := ""
+		var shown string
 		switch {
 		case unicode.IsSpace(r), unicode.Is(unicode.Z, r):
 			space = true
