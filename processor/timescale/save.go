@@ -86,7 +86,9 @@ func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []It
 	if _, err := conn.Prepare(ctx, "save_batch", saveBatch); err != nil {
 		return Result{}, fmt.Errorf("prepare: %w", err)
 	}
-	read := conn.PgConn().ExecPrepared(ctx, "save_batch", s.params(), binaryFormat, nil).Read()
+	params := s.params()
+	conn.PgConn().Frontend().Send(room(params))
+	read := conn.PgConn().ExecPrepared(ctx, "save_batch", params, binaryFormat, nil).Read()
 	return result, read.Err
 }
 
