@@ -33,13 +33,17 @@ type recent struct {
 	flights map[schema.ID]*flight
 }
 
-type recentSet [recentWays]remembered
+// recentSet has the ids apart from the rest, so that looking for one takes few lines of
+// the processor's cache. The zero value of a place is a free one.
+type recentSet struct {
+	ids    [recentWays]schema.ID
+	until  [recentWays]int64 // Unix seconds
+	places [recentWays]remembered
+}
 
-// remembered is what a retry does not say itself. The zero value is a free place.
+// remembered is what a retry does not say itself.
 type remembered struct {
-	id          schema.ID
 	fingerprint uint64
-	until       int64 // Unix seconds
 	cost        schema.NanoUSD
 	source      schema.CostSource
 	priceID     string // of the price book, not a copy
@@ -67,9 +71,9 @@ func (r *recent) find(id schema.ID) *remembered {
 	if set == nil || *set == nil {
 		return nil
 	}
-	for i := range *set {
-		if m := &(*set)[i]; m.id == id && r.now().Unix() < m.until {
-			return m
+	for i := range (*set).ids {
+		if (*set).ids[i] == id && r.now().Unix() < (*set).until[i] {
+			return &(*set).places[i]
 		}
 	}
 	return nil
@@ -77,31 +81,30 @@ func (r *recent) find(id schema.ID) *remembered {
 
 // remember keeps what Kafka has acknowledged, and returns it. Holds mu.
 func (r *recent) remember(a admission) remembered {
-	e, now := a.event, r.now()
-	m := remembered{
-		id: a.flight.id, fingerprint: a.flight.fingerprint, until: now.Add(recentFor).Unix(),
-		cost: e.Cost, source: e.Source, priceID: e.PriceID,
-	}
-	set := r.set(e.ID)
+	e := a.event
+	m := remembered{fingerprint: a.flight.fingerprint, cost: e.Cost, source: e.Source, priceID: e.PriceID}
+	set := r.set(a.flight.id)
 	if set == nil {
 		return m
 	}
-	if known := r.find(e.ID); known != nil {
+	if known := r.find(a.flight.id); known != nil {
 		return *known // A flight was taken for lost, and the one that is stored came first.
 	}
 	if *set == nil {
 		*set = new(recentSet)
 	}
-	oldest := &(*set)[0]
-	for i := range *set {
-		if place := &(*set)[i]; place.until < oldest.until {
-			oldest = place
+	oldest := 0
+	for i, until := range (*set).until {
+		if until < (*set).until[oldest] {
+			oldest = i
 		}
 	}
-	if oldest.id.IsZero() {
+	if (*set).ids[oldest].IsZero() {
 		r.size++
 	}
-	*oldest = m
+	(*set).ids[oldest] = a.flight.id
+	(*set).until[oldest] = r.now().Add(recentFor).Unix()
+	(*set).places[oldest] = m
 	return m
 }
 

@@ -144,22 +144,22 @@ func (a *attributes) set(at attribute, v value) {
 
 func (a *attributes) has(at attribute) bool { return a[at].kind != kindNone }
 
-// text returns the first of the attributes that is there and not empty.
-func (s *span) text(faults *schema.Faults, of ...attribute) string {
+// text returns the first of the attributes that is there and not empty, as it was sent.
+func (s *span) text(faults *schema.Faults, of ...attribute) []byte {
 	for _, at := range of {
 		switch v := &s.attributes[at]; v.kind {
 		case kindNone:
 		case kindText:
 			if text := v.text.of(s.texts); len(text) > 0 {
-				return string(text)
+				return text
 			}
 		case kindInt:
-			return strconv.FormatInt(int64(v.number), 10)
+			return strconv.AppendInt(nil, int64(v.number), 10)
 		case kindDouble, kindOther:
 			faults.Add(at.name(), "must be a string")
 		}
 	}
-	return ""
+	return nil
 }
 
 // count returns the first of the attributes that is there.

@@ -10,11 +10,10 @@ import (
 
 // readJSON reads a request of JSON.
 func readJSON(body []byte, found *findings) error {
-	scanned := *found
-	if scanJSON(body, &scanned) {
-		*found = scanned
+	if scanJSON(body, found) {
 		return nil
 	}
+	found.reset()
 	return readMessages(body, found)
 }
 

@@ -2,6 +2,7 @@ package otlp
 
 import (
 	"errors"
+	"strings"
 	"testing"
 	"time"
 
@@ -38,7 +39,7 @@ func inside(parent byte, s ptrace.Span) ptrace.Span {
 const testTrace = "4b000000000000000000000000000001"
 
 func keyOfTest(id byte) string {
-	return spanID{[16]byte{0x4b, 15: 1}, [8]byte{0xf0, 7: id}}.key()
+	return spanID{[16]byte{0x4b, 15: 1}, [8]byte{0xf0, 7: id}}.key(new(strings.Builder))
 }
 
 // tracesOf puts spans into an export of one service.

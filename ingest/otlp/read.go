@@ -1,5 +1,7 @@
 package otlp
 
+import "strings"
+
 // Read reads an ExportTraceServiceRequest. It returns ErrMalformed for a body
 // that is none, ErrTooMany or ErrTooDeep for one that is beyond the limits.
 // Nothing that it returns refers to body.
@@ -24,14 +26,18 @@ type findings struct {
 	spans []node
 	// calls are those of the spans, in their order.
 	calls []Call
+	texts strings.Builder // of the calls
 }
+
+// reset forgets all spans.
+func (f *findings) reset() { f.spans, f.calls = f.spans[:0], f.calls[:0] }
 
 // add notes a span.
 func (f *findings) add(s *span) {
 	n := node{spanID: s.spanID, parent: s.parent, call: none, genAI: s.genAI}
 	if s.isCall() {
 		n.call = len(f.calls)
-		f.calls = append(f.calls, s.call())
+		f.calls = append(f.calls, s.call(&f.texts))
 	}
 	f.spans = append(f.spans, n)
 }

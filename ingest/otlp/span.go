@@ -30,10 +30,12 @@ type spanID struct {
 }
 
 // key is the id as text: trace id and span id in hex.
-func (id spanID) key() string {
-	text := make([]byte, 0, 2*len(id.trace)+1+2*len(id.span))
-	text = append(hex.AppendEncode(text, id.trace[:]), '-')
-	return string(hex.AppendEncode(text, id.span[:]))
+func (id spanID) key(keep *strings.Builder) string {
+	var text [2*len(id.trace) + 1 + 2*len(id.span)]byte
+	hex.Encode(text[:], id.trace[:])
+	text[2*len(id.trace)] = '-'
+	hex.Encode(text[2*len(id.trace)+1:], id.span[:])
+	return stringOf(text[:], keep)
 }
 
 // spanKind is OTLP's number for the part that a span's sender had.
@@ -57,7 +59,7 @@ func (s *span) attribute(name []byte, v value) {
 }
 
 // operation says what a GenAI span is about.
-func (s *span) operation() string {
+func (s *span) operation() []byte {
 	var ignored schema.Faults
 	return s.text(&ignored, operationName, requestType)
 }
@@ -90,7 +92,7 @@ func (s *span) isCall() bool {
 	case kindServer, kindConsumer, kindProducer:
 		return false
 	}
-	operation := s.operation()
+	operation := string(s.operation())
 	switch {
 	case !s.genAI || s.has(frameworkKind) || wraps(operation):
 		return false
@@ -104,21 +106,23 @@ func (s *span) tellsUsage() bool {
 	return s.has(inputTokens) || s.has(promptTokens) || s.has(outputTokens) || s.has(completionTokens)
 }
 
-// call returns what the span tells of its call, save what only its resource tells.
-func (s *span) call() Call {
-	c := Call{Key: s.key(), LatencyMS: schema.NoLatency}
+// call returns what the span tells of its call, save what only its resource tells. Its
+// texts are kept in the builder.
+func (s *span) call(keep *strings.Builder) Call {
+	c := Call{Key: s.key(keep), LatencyMS: schema.NoLatency}
 	if s.trace == [16]byte{} || s.span == [8]byte{} {
 		c.Faults.Add("span_id", "and trace_id are required")
 	}
-	c.Agent = s.text(&c.Faults, agentName)
-	c.Provider = s.text(&c.Faults, providerName, system)
-	c.Model = s.text(&c.Faults, responseModel, requestModel)
-	c.SessionID = s.text(&c.Faults, conversationID)
+	text := func(of ...attribute) string { return stringOf(s.text(&c.Faults, of...), keep) }
+	c.Agent = text(agentName)
+	c.Provider = text(providerName, system)
+	c.Model = text(responseModel, requestModel)
+	c.SessionID = text(conversationID)
 	if c.SessionID == "" {
 		c.SessionID = c.Key[:2*len(s.trace)]
 	}
-	c.Step = s.text(&c.Faults, operationName, requestType)
-	c.ErrorType = s.text(&c.Faults, errorType)
+	c.Step = text(operationName, requestType)
+	c.ErrorType = text(errorType)
 	c.Failed = c.ErrorType != "" || s.failed
 	s.times(&c)
 	s.counts(&c)
@@ -144,4 +148,19 @@ func (s *span) counts(c *Call) {
 	c.CacheWrite = s.count(&c.Faults, cacheWrite, cacheCreation, cacheCreationFormer)
 	c.Reasoning = s.count(&c.Faults, reasoning, reasoningFormer)
 	c.settle()
+}
+
+// keptBytes is how many bytes of texts share their memory.
+const keptBytes = 4 << 10
+
+// stringOf copies a text to the end of what is kept, so that the many short texts of a
+// request are few pieces of memory.
+func stringOf(text []byte, keep *strings.Builder) string {
+	if keep.Cap()-keep.Len() < len(text) {
+		keep.Reset()
+		keep.Grow(max(keptBytes, len(text)))
+	}
+	start := keep.Len()
+	_, _ = keep.Write(text)
+	return keep.String()[start:]
 }
