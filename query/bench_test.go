@@ -5,17 +5,20 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"net/http/httptest"
 	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -36,8 +39,9 @@ func BenchmarkReads(b *testing.B) {
 // reads is a query tier on the history of a fleet.
 type reads struct {
 	*person
-	fleet  fleet
-	record *recorder
+	address string
+	fleet   fleet
+	record  *recorder
 	// bare runs what the server runs; plain only its selects. One connection for both
 	// would plan anew each time, since the transactions have another search path.
 	bare, plain *pgx.Conn
@@ -58,7 +62,7 @@ func newReads(b *testing.B) *reads {
 	if err != nil {
 		b.Fatal("OUTLAY_BENCH_DATABASE is no URL of a database")
 	}
-	r := &reads{record: &recorder{}, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
+	r := &reads{address: address, record: &recorder{}, client: &http.Client{Transport: &http.Transport{DisableCompression: true}}}
 	cfg.ConnConfig.Tracer = r.record
 	// As many as the query tier has.
 	cfg.MaxConns = 10
@@ -153,7 +157,14 @@ func (r *recorder) during(f func()) []statement {
 // ask sends a request and reads the answer to its end.
 func (r *reads) ask(path string) time.Duration {
 	r.t.Helper()
-	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, r.url+path, nil)
+	took, _ := r.askAt(r.url + path)
+	return took
+}
+
+// askAt is ask of any server; it returns how many bytes the answer has, too.
+func (r *reads) askAt(address string) (took time.Duration, size int64) {
+	r.t.Helper()
+	request, err := http.NewRequestWithContext(r.t.Context(), http.MethodGet, address, nil)
 	if err != nil {
 		r.t.Fatal(err)
 	}
@@ -164,12 +175,12 @@ func (r *reads) ask(path string) time.Duration {
 		r.t.Fatal(err)
 	}
 	defer response.Body.Close()
-	body, err := io.ReadAll(response.Body)
-	took := time.Since(began)
+	size, err = io.Copy(io.Discard, response.Body)
+	took = time.Since(began)
 	if err != nil || response.StatusCode != http.StatusOK {
-		r.t.Fatalf("GET %s = %d: %v, %.500s", path, response.StatusCode, err, body)
+		r.t.Fatalf("GET %s = %d: %v", address, response.StatusCode, err)
 	}
-	return took
+	return took, size
 }
 
 // run runs statements one after the other and reads all rows, as bytes.
@@ -237,32 +248,49 @@ func (r *reads) first(path string) (page eventPage) {
 	return page
 }
 
-const rounds = 21
+// Each endpoint is asked this often, less often when that takes longer than patience.
+const (
+	rounds   = 21
+	fewest   = 5
+	patience = 10 * time.Second
+)
 
 // endpoints lets HTTP and SQL take turns, because the machine's speed changes with
-// the hour. The SQL is replayed in the same transactions; "selects" leaves those
-// away.
+// the hour. "selects" are the statements that answer, on a connection of the owner of
+// the tables, their rows read as bytes; "sql" are all statements of the server with
+// their transactions; "bare" is selects and a bare handler that sends as many bytes:
+// what is left of http beside it is ours.
 func (r *reads) endpoints(b *testing.B) {
+	size := new(atomic.Int64)
+	handler := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		_, _ = w.Write(make([]byte, size.Load()))
+	}))
+	b.Cleanup(handler.Close)
 	for _, p := range r.paths() {
 		b.Run(p.name, func(b *testing.B) {
 			r.t = b
-			r.ask(p.path)
+			_, bytes := r.askAt(r.url + p.path)
+			size.Store(bytes)
 			statements := r.record.during(func() { r.ask(p.path) })
 			selects := slices.DeleteFunc(slices.Clone(statements), func(s statement) bool {
 				return strings.HasPrefix(strings.ToLower(s.sql), "begin") || strings.EqualFold(s.sql, "commit") || strings.Contains(s.sql, "set_config")
 			})
-			var served, sql, bare []time.Duration
+			var served, sql, plain, bare []time.Duration
 			for b.Loop() {
-				for len(served) < rounds {
+				for began := time.Now(); len(served) < fewest || len(served) < rounds && time.Since(began) < patience; {
 					served = append(served, r.ask(p.path))
 					sql = append(sql, r.run(r.bare, statements))
-					bare = append(bare, r.run(r.plain, selects))
+					plain = append(plain, r.run(r.plain, selects))
+					sent, _ := r.askAt(handler.URL)
+					bare = append(bare, plain[len(plain)-1]+sent)
 				}
 			}
 			showMedian(b, "http", served)
 			showMedian(b, "sql", sql)
-			showMedian(b, "selects", bare)
-			b.ReportMetric(ratio(served, sql), "http/sql")
+			showMedian(b, "selects", plain)
+			showMedian(b, "bare", bare)
+			b.ReportMetric(ratio(served, plain), "http/selects")
+			b.ReportMetric(ratio(served, bare), "http/bare")
 			b.ReportMetric(0, "ns/op")
 		})
 	}
@@ -358,12 +386,12 @@ const (
 	storedAtOnce    = 5_000
 )
 
-// whileStoring measures the answers alone and while events are stored.
+// whileStoring measures the answers alone and while a processor stores events.
 func (r *reads) whileStoring(b *testing.B) {
 	paths := r.paths()
 	alone, busy := make([][]time.Duration, len(paths)), make([][]time.Duration, len(paths))
 	all := func(into [][]time.Duration) {
-		for range 11 {
+		for range fewest {
 			for i, p := range paths {
 				into[i] = append(into[i], r.ask(p.path))
 			}
@@ -389,24 +417,35 @@ func (r *reads) whileStoring(b *testing.B) {
 	b.ReportMetric(ratio(slices.Concat(busy...), slices.Concat(alone...)), "storing/alone")
 }
 
-// storeOn stores new events until ctx ends, folds their sessions as a processor
-// does, and returns how many.
+// storeOn saves batches of new events as a processor does, with a pool of its own, until
+// ctx ends, and returns how many. It is 20 000 events a second, or as many as there is
+// time for.
 func (r *reads) storeOn(ctx context.Context) (stored int) {
 	whole := context.WithoutCancel(ctx) // a batch that was begun comes to its end
+	pool, err := pgxpool.New(whole, r.address)
+	if err != nil {
+		r.t.Error(err)
+		return 0
+	}
+	defer pool.Close()
+	topic := "benchmark of reads " + time.Now().Format(time.RFC3339)
+	if _, err := timescale.NewPositions(pool, topic).Next(whole, []int32{0}); err != nil {
+		r.t.Error(err)
+		return 0
+	}
+	sink := timescale.New(pool, topic)
 	tick := time.NewTicker(time.Second * storedAtOnce / storedPerSecond)
 	defer tick.Stop()
-	f := &r.fleet
-	// Another run on the same database has other sessions.
-	for next := time.Now().Unix() % 1_000_000 * storedPerSecond; ; next += storedAtOnce {
+	for {
 		select {
 		case <-ctx.Done():
 			return stored
 		case <-tick.C:
 		}
-		_, err := r.pool.Exec(whole, insertFleet, f.account, next, next+storedAtOnce-1, time.Now().Add(-5*time.Minute),
-			time.Duration(0), int64(10), f.agents, f.models, f.eachAgent)
+		span := timescale.Span{First: int64(stored), Next: int64(stored + storedAtOnce)}
+		_, err := sink.Save(whole, []timescale.Span{span}, r.fleet.arriving(span.First))
 		if err == nil && stored%storedPerSecond == 0 {
-			_, err = r.pool.Exec(whole, `SELECT fold_sessions(100000)`)
+			_, err = pool.Exec(whole, `SELECT fold_sessions(100000)`)
 		}
 		if err != nil {
 			r.t.Errorf("store: %v", err)
@@ -414,4 +453,22 @@ func (r *reads) storeOn(ctx context.Context) (stored int) {
 		}
 		stored += storedAtOnce
 	}
+}
+
+// arriving is a batch of events that happen now.
+func (f *fleet) arriving(first int64) []timescale.Item {
+	items := make([]timescale.Item, storedAtOnce)
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	for i := range items {
+		n := int(first) + i
+		items[i] = timescale.Item{Offset: first + int64(i), Event: schema.Event{
+			ID: schema.NewID(now), AccountID: f.account, Agent: fmt.Sprintf("agent-%03d", n/100*7919%f.agents), Provider: "openai",
+			Model: fmt.Sprintf("model-%02d", n*7919%f.models), SessionID: fmt.Sprintf("ses_%d-%08d", now.Unix()/60, n/100), Time: now, ReceivedAt: now,
+			InputTokens: int64(n * 7919 % 5000), OutputTokens: int64(n * 104729 % 800), LatencyMS: int64(n % 4000),
+			Cost: schema.NanoUSD(n * 32452843 % 10_000_000), Source: schema.CostCalculated, PriceID: "openai/gpt-4o@2024-10-02",
+			Breakdown: []byte(`[{"kind":"input","tokens":1200,"rate_usd_per_mtok":2.5,"cost_usd":0.003,"tier":"base","rule":"equals gpt-4o"}]`),
+			Status:    schema.StatusOK, Metadata: []byte(`{"env":"prod","team":"search","attempt":1}`),
+		}}
+	}
+	return items
 }

@@ -50,7 +50,8 @@ WITH stored AS (
 INSERT INTO events (ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit, status, user_id,
 	input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens, latency_ms,
 	cost_nano_usd, cost_source, price_id, cost_breakdown, metadata, kafka_partition, kafka_offset)
-SELECT at, $1, gen_random_uuid(), at, 'agent-' || lpad(agent::text, 3, '0'), (ARRAY['openai', 'anthropic', 'google', 'mistral'])[1 + model % 4],
+SELECT at, $1, encode(overlay(overlay(uuid_send(gen_random_uuid()) PLACING substring(int8send((extract(epoch FROM at) * 1000)::bigint) FROM 3) FROM 1)
+		PLACING '\x70'::bytea FROM 7 FOR 1), 'hex')::uuid, at, 'agent-' || lpad(agent::text, 3, '0'), (ARRAY['openai', 'anthropic', 'google', 'mistral'])[1 + model % 4],
 	'model-' || lpad(model::text, 2, '0'), 'ses_' || lpad(session::text, 10, '0') || '-conversation', false,
 	CASE WHEN i % 97 = 0 THEN 'error' ELSE 'ok' END, 'user-' || session % 5000,
 	200 + (i * 7919) % 4800, 20 + (i * 104729) % 780, (i * 31) % 200, 0, 0, 0, 50 + (i * 15485863) % 4000,
