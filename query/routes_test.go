@@ -65,6 +65,11 @@ func TestDocsPage(t *testing.T) {
 			}
 		}
 	}
+	for _, untold := range []string{"</td><td></td><td>", "array of <"} {
+		if at := strings.Index(page, untold); at >= 0 {
+			t.Errorf("the page does not say what a value may be: %s", page[max(0, at-200):at])
+		}
+	}
 	for _, outside := range []string{"<script", "src=", `href="http`, "style=", "<no value>", "%!"} {
 		if strings.Contains(page, outside) {
 			t.Errorf("the page has %q", outside)

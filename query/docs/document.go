@@ -2,6 +2,7 @@ package docs
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/goccy/go-yaml"
@@ -66,6 +67,9 @@ func (d *document) properties(schema any, indent int) (list []property) {
 	for _, part := range items(schema, "allOf") {
 		list = append(list, d.properties(part, indent)...)
 	}
+	for _, either := range items(schema, "oneOf") {
+		list = append(list, d.properties(either, indent)...)
+	}
 	required := map[any]bool{}
 	for _, name := range items(schema, "required") {
 		required[name] = true
@@ -109,6 +113,13 @@ func (d *document) typeOf(schema any) string {
 	default:
 		if field(schema, "allOf") != nil {
 			name = "object"
+		}
+		var names []string
+		for _, either := range items(schema, "oneOf") {
+			names = append(names, d.typeOf(either))
+		}
+		if names != nil {
+			name = strings.Join(slices.Compact(names), " | ")
 		}
 	}
 	if of := field(schema, "items"); of != nil {
