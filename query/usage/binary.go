@@ -4,8 +4,12 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"slices"
+	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
 )
 
 // readRow is pgx.RowToStructByName[Row], from the bytes of the wire: an analysis has
@@ -27,6 +31,61 @@ func readRow(row pgx.CollectableRow) (r Row, err error) {
 	r.LatencyMaxMS = c.integer()
 	c.histogram(&r.Latencies)
 	return r, c.err
+}
+
+// readEvent is pgx.RowToStructByName[Event] for the columns of eventColumns.
+func readEvent(row pgx.CollectableRow) (e Event, err error) {
+	if row.FieldDescriptions()[0].Format != pgx.BinaryFormatCode {
+		return pgx.RowToStructByName[Event](row)
+	}
+	c := columns{values: row.RawValues()}
+	c.event(&e)
+	return e, c.err
+}
+
+// readStep is pgx.RowToStructByName[stepRow] for the columns of selectSteps.
+func readStep(row pgx.CollectableRow) (s stepRow, err error) {
+	if row.FieldDescriptions()[0].Format != pgx.BinaryFormatCode {
+		return pgx.RowToStructByName[stepRow](row)
+	}
+	c := columns{values: row.RawValues()}
+	c.event(&s.Event)
+	s.KafkaPartition, s.KafkaOffset = int32(c.integer()), c.integer()
+	return s, c.err
+}
+
+func (c *columns) event(e *Event) {
+	c.id(&e.EventID)
+	e.Agent = string(c.next())
+	e.Model, e.Provider = c.text(), c.text()
+	e.SessionID = string(c.next())
+	e.SessionImplicit = c.next()[0] != 0
+	e.Timestamp, e.ReceivedAt = c.time(), c.time()
+	e.Status = string(c.next())
+	e.ErrorType, e.Step, e.UserID = c.text(), c.text(), c.text()
+	if c.values[0] == nil {
+		c.next()
+	} else {
+		e.ParentEventID = new(EventID)
+		c.id(e.ParentEventID)
+	}
+	e.InputTokens, e.OutputTokens = c.integer(), c.integer()
+	e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens = c.integer(), c.integer(), c.integer()
+	e.ReasoningTokens = c.integer()
+	if c.values[0] == nil {
+		c.next()
+	} else {
+		latency := c.integer()
+		e.LatencyMS = &latency
+	}
+	e.CostUSD = schema.NanoUSD(c.integer())
+	e.CostSource = string(c.next())
+	e.PriceID = c.text()
+	e.Tags = c.texts()
+	if metadata := c.next(); metadata != nil {
+		e.Metadata = slices.Clone(metadata)
+	}
+	e.IdempotencyKey = c.text()
 }
 
 // columns reads the columns of a row, one after the other. The first error stays.
@@ -70,6 +129,38 @@ func (c *columns) integer() int64 {
 		c.fail(fmt.Errorf("integer of %d bytes", len(value)))
 		return 0
 	}
+}
+
+func (c *columns) id(into *EventID) {
+	if value := c.next(); copy(into[:], value) != len(into) {
+		c.fail(fmt.Errorf("uuid of %d bytes", len(value)))
+	}
+}
+
+// microsOf2000 is when the database's clock begins.
+const microsOf2000 = 946_684_800_000_000
+
+// time reads a timestamptz that is not infinite.
+func (c *columns) time() Time { return Time{time.UnixMicro(microsOf2000 + c.integer()).UTC()} }
+
+// texts reads an array of texts. It has a head of 12 bytes, for each dimension a length
+// and a first index, and before each text its length.
+func (c *columns) texts() []string {
+	value := c.next()
+	list := []string{}
+	if len(value) < 20 {
+		return list
+	}
+	for rest := value[20:]; len(rest) >= 4; {
+		size := int(binary.BigEndian.Uint32(rest))
+		if rest = rest[4:]; size > len(rest) {
+			c.fail(errors.New("array of texts is cut off"))
+			return nil
+		}
+		list = append(list, string(rest[:size]))
+		rest = rest[size:]
+	}
+	return list
 }
 
 func (c *columns) sum(into *Sum) {

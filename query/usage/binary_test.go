@@ -79,3 +79,41 @@ func TestOnlyWholeNumbersAreRead(t *testing.T) {
 		}
 	}
 }
+
+// Events are read from the bytes of the wire as pgx reads them.
+func TestEventsAreReadAsPgxDoes(t *testing.T) {
+	t.Parallel()
+	pool := schematest.Database(t).Pool
+	const ask = `SELECT` + usage.SelectEventColumns + ` FROM (VALUES
+		(gen_random_uuid(), 'a', 'm', 'p', 'ses_1', true, timestamptz '2026-01-02 03:04:05.678901+00', timestamptz '1999-12-31 00:00:00+00', 'ok',
+			'e', 's', 'u', gen_random_uuid(), 1::bigint, 2::bigint, 3::bigint, 4::bigint, 5::bigint, 6::bigint, 7::bigint, 9007199254740991::bigint, 'client', 'x',
+			ARRAY['one', '', 'drei "3"', 'ü'], '{"a": [1, null]}'::jsonb, 'key'),
+		(gen_random_uuid(), 'ü', '', '', 'ses_2', false, now(), now(), 'error',
+			NULL, NULL, NULL, NULL, 0, 0, 0, 0, 0, 0, NULL, 0, 'unpriced', NULL, NULL, NULL, NULL),
+		(gen_random_uuid(), 'b', NULL, NULL, 'ses_3', false, now(), now(), 'ok',
+			'', '', '', NULL, 0, 0, 0, 0, 0, 0, 0, -1, 'calculated', '', '{}', '{}', '')
+	) AS events (event_id, agent, model, provider, session_id, session_implicit, ts, received_at, status, error_type, step, user_id, parent_event_id,
+		input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens, latency_ms, cost_nano_usd,
+		cost_source, price_id, tags, metadata, idempotency_key) ORDER BY session_id`
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	if _, err := tx.Exec(t.Context(), `CREATE TEMP TABLE shown AS `+ask); err != nil {
+		t.Fatal(err)
+	}
+	rows, _ := tx.Query(t.Context(), `SELECT * FROM shown`)
+	want, err := pgx.CollectRows(rows, pgx.RowToStructByName[usage.Event])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, _ = tx.Query(t.Context(), `SELECT * FROM shown`)
+	got, err := pgx.CollectRows(rows, usage.ReadEvent)
+	if err != nil {
+		t.Fatal(err)
+	}
+	if diff := cmp.Diff(want, got); diff != "" || len(got) != 3 {
+		t.Errorf("events (-pgx +here):\n%s", diff)
+	}
+}

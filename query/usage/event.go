@@ -30,6 +30,9 @@ func (s *Store) Event(ctx context.Context, accountID, id schema.ID) (EventDetail
 	for i := 0; err == nil && i < len(windows); i++ {
 		var found []EventDetail
 		err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
+			if windows[i].to.Sub(windows[i].from) <= fewChunks {
+				b.Queue(planAnew)
+			}
 			b.Queue(selectEvent, accountID, id, windows[i].from, windows[i].to).Query(func(rows pgx.Rows) (err error) {
 				found, err = pgx.CollectRows(rows, pgx.RowToStructByName[EventDetail])
 				return err

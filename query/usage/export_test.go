@@ -1,4 +1,10 @@
 package usage
 
-// ReadRow is readRow, for tests.
-var ReadRow = readRow
+// Readers from the bytes of the wire, for tests.
+var (
+	ReadRow   = readRow
+	ReadEvent = readEvent
+)
+
+// SelectEventColumns are those that ReadEvent reads.
+const SelectEventColumns = eventColumns

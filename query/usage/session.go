@@ -96,6 +96,9 @@ func (s *Store) Session(ctx context.Context, accountID schema.ID, id string, aft
 			return notFoundOr(err)
 		})
 	}, func(b *pgx.Batch) {
+		if t.Duration() <= fewChunks {
+			b.Queue(planAnew)
+		}
 		if after != nil {
 			before.queue(b, accountID, &t, after)
 		}
@@ -128,7 +131,7 @@ func (t *Timeline) queueSteps(b *pgx.Batch, accountID schema.ID, after *StepPosi
 		place = *after
 	}
 	read := func(rows pgx.Rows) error {
-		steps, err := pgx.CollectRows(rows, pgx.RowToStructByName[stepRow])
+		steps, err := pgx.CollectRows(rows, readStep)
 		if err != nil {
 			return err
 		}

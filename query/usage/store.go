@@ -139,6 +139,14 @@ func (s *Store) queueSettings(b *pgx.Batch, accountID schema.ID, guarded bool) {
 	b.Queue(statement, hex.EncodeToString(accountID[:]), strconv.FormatInt(s.timeout.Milliseconds(), 10))
 }
 
+// planAnew is queued before a statement about a day or two: a plan made for its times
+// has only their chunks, where the one that is kept has to leave out all others each
+// time it starts.
+const planAnew = `SELECT set_config('plan_cache_mode', 'force_custom_plan', true)`
+
+// fewChunks is the longest time for which planAnew pays.
+const fewChunks = 48 * time.Hour
+
 // idle is the status of a connection outside of a transaction.
 const idle = 'I'
 
