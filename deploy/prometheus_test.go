@@ -47,6 +47,7 @@ var metrics = map[string]bool{
 	"outlay_processor_deliveries_overdue_seconds":    true,
 	"outlay_query_requests_total":                    true,
 	"outlay_query_request_duration_seconds":          true,
+	"outlay_processor_intake_difference_records":     true,
 }
 
 // Prometheus accepts its configuration and the rules.

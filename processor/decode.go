@@ -7,6 +7,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -34,6 +35,10 @@ func decode(fetches kgo.Fetches) batch {
 			}
 		} else if err := wire.Decode(r.Value, &it.Event); err != nil {
 			it.Dead = &timescale.DeadLetter{Reason: timescale.ReasonNotEvent, Detail: err.Error()}
+		}
+		if it.Dead != nil {
+			// What was read of it so far may be anything.
+			it.Event = schema.Event{AccountID: wire.KeyAccount(r.Key), ReceivedAt: r.Timestamp}
 		}
 		b = append(b, it)
 	})

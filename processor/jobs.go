@@ -24,6 +24,7 @@ func (p *Processor) upkeep() []job {
 		{"refresh_late", 2 * time.Second, p.refreshLate},
 		{"leases", 2 * time.Second, p.upkeepLeases},
 		{"fold_sessions", time.Second, p.foldSessions},
+		{"check_intake", 15 * time.Second, p.checkIntake},
 		{"drop_old_keys", time.Hour, p.dropOldKeys},
 		{"drop_expired", time.Hour, p.dropExpired},
 		{"forget_replicas", time.Hour, forgetReplicas},

@@ -22,6 +22,7 @@ type metrics struct {
 	lag          *prometheus.GaugeVec
 	holes        prometheus.Gauge
 	lateBuckets  prometheus.Gauge
+	difference   prometheus.Gauge
 	folded       prometheus.Counter
 	jobErrors    *prometheus.CounterVec
 }
@@ -63,6 +64,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		lateBuckets: f.NewGauge(prometheus.GaugeOpts{
 			Name: "outlay_processor_late_buckets",
 			Help: "Quarter hours whose aggregates wait to be brought up to date after late events.",
+		}),
+		difference: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_intake_difference_records",
+			Help: "Records taken from Kafka that were neither stored nor recognised as duplicates nor put aside. Always 0, or something is wrong.",
 		}),
 		jobErrors: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_processor_task_errors_total",

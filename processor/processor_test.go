@@ -174,6 +174,7 @@ func (f *fixture) await(t testing.TB, want totals) {
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Fatalf("stored differs (-want +got):\n%s", diff)
 			}
+			f.checkIntake(t, got)
 			return
 		}
 		if time.Now().After(deadline) {

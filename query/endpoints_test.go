@@ -67,6 +67,7 @@ func endpoints() []endpoint {
 		{method: "GET", path: "/v1/analytics/daily", role: viewer, badQuery: "timezone=Mars/Base"},
 		{method: "GET", path: "/v1/analytics/hourly", role: viewer, badQuery: "group_by=colour"},
 		{method: "GET", path: "/v1/analytics/summary", role: viewer, badQuery: "to=soon"},
+		{method: "GET", path: "/v1/integrity", role: viewer, query: "?verify=true", badQuery: "verify=x"},
 		{method: "GET", path: "/v1/prices", role: viewer, query: "?model=gpt-4o", badQuery: "at=soon"},
 		{method: "POST", path: "/v1/prices/overrides", role: admin, status: 201, body: `{"match":"new","input_usd_per_mtok":1,"output_usd_per_mtok":2}`},
 		{method: "GET", path: "/v1/prices/overrides", role: viewer, badQuery: "x=1"},

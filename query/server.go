@@ -170,6 +170,7 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
 	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
 	viewer(http.MethodGet, "/v1/analytics/summary", s.summary)
+	viewer(http.MethodGet, "/v1/integrity", s.integrity)
 	viewer(http.MethodGet, "/v1/prices", s.listPrices)
 	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
 	admin(http.MethodPost, "/v1/prices/overrides", s.createOverride)

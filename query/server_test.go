@@ -250,6 +250,14 @@ SELECT account_id, session_id, array_agg(agent), array_agg(user_id), count(*), c
 	sum(input_tokens), sum(output_tokens), sum(cost_nano_usd), min(ts), max(ts)
 FROM events WHERE event_id = ANY ($1) AND NOT session_implicit GROUP BY account_id, session_id`
 
+// noteIntake adds to intake what the processor adds with a batch without duplicates.
+const noteIntake = `
+INSERT INTO intake AS i (account_id, hour, accepted, stored, duplicates, dead_letters, first_ts, last_ts)
+SELECT account_id, date_bin('1 hour', received_at, timestamptz '2000-01-01 00:00:00+00'), count(*), count(*), 0, 0, min(ts), max(ts)
+FROM events WHERE event_id = ANY ($1) GROUP BY 1, 2
+ON CONFLICT (account_id, hour) DO UPDATE SET accepted = i.accepted + excluded.accepted, stored = i.stored + excluded.stored,
+	first_ts = least(i.first_ts, excluded.first_ts), last_ts = greatest(i.last_ts, excluded.last_ts)`
+
 func insertEvents(ctx context.Context, t testing.TB, pool *pgxpool.Pool, events []schema.Event) {
 	t.Helper()
 	columns := []string{
@@ -276,8 +284,10 @@ func insertEvents(ctx context.Context, t testing.TB, pool *pgxpool.Pool, events 
 	for i, e := range events {
 		ids[i] = e.ID
 	}
-	if _, err := pool.Exec(ctx, noteParts, ids); err != nil {
-		t.Fatal(err)
+	for _, note := range []string{noteParts, noteIntake} {
+		if _, err := pool.Exec(ctx, note, ids); err != nil {
+			t.Fatal(err)
+		}
 	}
 }
 

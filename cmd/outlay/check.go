@@ -76,6 +76,11 @@ func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 	r.note("edition", editionMeaning(state.Server), nil)
 	late, err := scalar(ctx, conn, `SELECT count(*) FROM late_buckets`)
 	r.note("late aggregates", fmt.Sprintf("%d quarter hours wait for their refresh", late), err)
+	different, err := scalar(ctx, conn, `SELECT coalesce(sum(abs(difference)), 0)::bigint FROM intake WHERE difference <> 0`)
+	if err == nil && different != 0 {
+		err = fmt.Errorf("of %d records taken from Kafka nothing is known: GET /v1/integrity says of which hours", different)
+	}
+	r.note("intake", "everything taken from Kafka is stored, a duplicate or put aside", err)
 	dead, err := scalar(ctx, conn, `SELECT count(*) FROM dead_letters`)
 	r.note("dead letters", fmt.Sprintf("%d records were put aside, see the topic %s", dead, r.topics.DeadLetters), err)
 	r.alerting(ctx, conn)

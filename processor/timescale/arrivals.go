@@ -76,7 +76,7 @@ func latencySlot(ms int64) int {
 	return slot - 4*3 + 8
 }
 
-// arrivalColumns are the last parameters of saveBatch.
+// arrivalColumns are parameters of saveBatch.
 type arrivalColumns struct {
 	account, bucket, agent, provider, model, events, errors, unpriced, input, output, cost, latencies column
 

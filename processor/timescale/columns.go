@@ -133,3 +133,12 @@ func (c *column) optionalID(v schema.ID) {
 const postgresEpoch = 946_684_800_000_000
 
 func (c *column) time(v time.Time) { c.int8(v.UnixMicro() - postgresEpoch) }
+
+// optionalTime stores the zero time as null.
+func (c *column) optionalTime(v time.Time) {
+	if v.IsZero() {
+		c.null()
+		return
+	}
+	c.time(v)
+}

@@ -15,6 +15,7 @@ var ErrFenced = errors.New("fenced: another processor has moved on")
 const (
 	stateFenced  = "OL001"
 	stateKeyRace = "OL002"
+	// OL003 stays unnamed: whoever sees it is to look, and it is tried again meanwhile.
 )
 
 // Class says what an error of Save asks for. It is a metric's label.

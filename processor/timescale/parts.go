@@ -106,7 +106,7 @@ func (p *parts) finish() {
 	}
 }
 
-// columns are the last parameters of saveBatch with their element types.
+// columns are parameters of saveBatch with their element types.
 func (p *parts) columns() func(yield func(*column, uint32) bool) {
 	return func(yield func(*column, uint32) bool) {
 		_ = yield(&p.account, pgtype.UUIDOID) &&

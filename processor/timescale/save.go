@@ -35,6 +35,7 @@ type Sink struct {
 	leaseID                      column
 	leaseUsed, leaseStored       column
 	arrivals                     arrivalColumns
+	intake                       intake
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
@@ -142,6 +143,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	leases := map[schema.ID]leaseSum{}
 	for i := range items {
 		item := &items[i]
+		taken := s.intake.accept(item)
 		// Whatever becomes of an event, it is not on its way any more.
 		for _, lease := range item.Event.Leases {
 			sum := leases[lease]
@@ -151,6 +153,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		if item.Dead != nil {
 			s.addDead(item)
 			result.Dead++
+			taken.dead++
 			continue
 		}
 		e := &item.Event
@@ -158,6 +161,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 			k := eventKey{e.AccountID, e.ID}
 			if known[k] {
 				result.Duplicates++
+				taken.duplicates++
 				continue
 			}
 			if known == nil {
@@ -170,6 +174,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		s.events.add(item)
 		s.parts.add(e)
 		s.arrivals.add(e)
+		taken.storing(e.Time)
 		result.Stored++
 		for _, lease := range e.Leases {
 			sum := leases[lease]
@@ -190,6 +195,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	s.addSpend(spend)
 	s.addLeases(leases)
 	s.arrivals.encode()
+	s.intake.encode()
 	for bucket := range buckets {
 		s.buckets.time(time.Unix(bucket, 0))
 	}
@@ -245,6 +251,7 @@ func (s *Sink) reset() {
 	s.events.reset()
 	s.parts.reset()
 	s.arrivals.reset()
+	s.intake.reset()
 	for c, elementType := range s.columns() {
 		c.reset(elementType)
 	}
@@ -252,7 +259,7 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 44+len(s.events))
+	params := make([][]byte, 0, 51+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
@@ -264,6 +271,9 @@ func (s *Sink) params() [][]byte {
 		params = append(params, c.bytes())
 	}
 	for c := range s.arrivals.columns() {
+		params = append(params, c.bytes())
+	}
+	for c := range s.intake.columns() {
 		params = append(params, c.bytes())
 	}
 	return params

@@ -222,3 +222,24 @@ func TestCompleteNeedsAllThatWasThere(t *testing.T) {
 		}
 	}
 }
+
+// A batch that accounts for fewer or more records than it passes offsets stores nothing, and is
+// not put aside either.
+func TestSaveAccountsForEveryOffset(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		sink := newSink(t, db)
+		for name, batch := range map[string][]timescale.Item{"short": items(0, 3)[:2], "long": items(0, 4), "empty": nil} {
+			_, err := sink.Save(t.Context(), span(0, 3), batch)
+			if err == nil || timescale.SQLState(err) != "OL003" || timescale.Classify(err) != timescale.Transient {
+				t.Errorf("%s: %v, want OL003", name, err)
+			}
+		}
+		if n := count(t, db); n != 0 {
+			t.Errorf("%d events stored, want none", n)
+		}
+		if _, err := sink.Save(t.Context(), span(0, 3), items(0, 3)); err != nil {
+			t.Errorf("the whole batch: %v", err)
+		}
+	})
+}

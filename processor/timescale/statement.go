@@ -2,14 +2,15 @@ package timescale
 
 // saveBatch does all that a batch does to the database, in one statement: the
 // server starts only once it has all of it, so a processor that is stopped
-// anywhere holds no lock while it is stopped. move_offsets raises unless every
-// partition stands where the batch starts, and require_count unless every key is
-// new; either undoes everything. The events are unnested in a select list, not in
+// anywhere holds no lock while it is stopped. move_positions raises unless every
+// partition stands where the batch starts and the records of the batch are as many
+// as the offsets it passes, and require_count unless every key is new; either undoes
+// everything. What is counted as stored are the rows that the database inserted. The events are unnested in a select list, not in
 // FROM: that streams them, while FROM writes every column aside first, which costs
 // a quarter of the whole.
 const saveBatch = `
 WITH moved AS (
-  SELECT move_offsets($1::text, $2::int4[], $3::int8[], $4::int8[]) AS partitions
+  SELECT move_positions($1::text, $2::int4[], $3::int8[], $4::int8[], (SELECT sum(n) FROM unnest($77::int8[]) AS n)) AS partitions
 ), keyed AS (
   INSERT INTO event_keys (account_id, event_id, first_seen)
   SELECT account_id, event_id, now() FROM unnest($5::uuid[], $6::uuid[]) AS k(account_id, event_id)
@@ -65,6 +66,20 @@ WITH moved AS (
       unnest($46::json[]) AS cost_breakdown, unnest($47::text[]) AS tags, unnest($48::json[]) AS metadata,
       unnest($49::text[]) AS idempotency_key, unnest($50::int4[]) AS kafka_partition, unnest($51::int8[]) AS kafka_offset
   ) AS e
+  RETURNING account_id, received_at
+), counted AS (
+  SELECT account_id, date_bin('1 hour', received_at, timestamptz '2000-01-01 00:00:00+00') AS hour, count(*) AS stored
+  FROM stored GROUP BY 1, 2
+), taken AS (
+  INSERT INTO intake AS i (account_id, hour, accepted, stored, duplicates, dead_letters, first_ts, last_ts)
+  SELECT account_id, hour, coalesce(accepted, 0), coalesce(stored, 0), coalesce(duplicates, 0), coalesce(dead, 0), first, last
+  FROM unnest($75::uuid[], $76::timestamptz[], $77::int8[], $78::int8[], $79::int8[], $80::timestamptz[], $81::timestamptz[])
+    AS n(account_id, hour, accepted, duplicates, dead, first, last) FULL JOIN counted USING (account_id, hour)
+  ORDER BY 1, 2
+  ON CONFLICT (account_id, hour) DO UPDATE SET
+    accepted = i.accepted + excluded.accepted, stored = i.stored + excluded.stored,
+    duplicates = i.duplicates + excluded.duplicates, dead_letters = i.dead_letters + excluded.dead_letters,
+    first_ts = least(i.first_ts, excluded.first_ts), last_ts = greatest(i.last_ts, excluded.last_ts)
 ), arrived AS (
   INSERT INTO arrivals AS a (account_id, bucket, minutes, agent, provider, model, events, errors, unpriced_events,
     input_tokens, output_tokens, cost_nano_usd, latency_histogram)

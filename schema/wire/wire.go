@@ -5,6 +5,8 @@
 package wire
 
 import (
+	"bytes"
+
 	"github.com/outlayhq/outlay/schema"
 )
 
@@ -39,4 +41,14 @@ const (
 func AppendKey(dst []byte, e *schema.Event) []byte {
 	dst = append(dst, e.AccountID[:]...)
 	return append(dst, e.SessionID...)
+}
+
+// KeyAccount returns the account that a record key names, or the zero ID for what is
+// no key of AppendKey: of a record that cannot be read it is all that is known.
+func KeyAccount(key []byte) (account schema.ID) {
+	if !bytes.HasPrefix(key[min(len(account), len(key)):], []byte("ses_")) {
+		return schema.ID{}
+	}
+	copy(account[:], key)
+	return account
 }

@@ -1,0 +1,87 @@
+package query
+
+import (
+	"time"
+
+	"github.com/outlayhq/outlay/query/usage"
+)
+
+// maxIntegrityHours bounds an answer: 90 days.
+const maxIntegrityHours = 90 * 24
+
+// integrityReply compares what was accepted with what became of it.
+type integrityReply struct {
+	From          usage.Time        `json:"from"`
+	To            usage.Time        `json:"to"`
+	Data          []intakeHourReply `json:"data"`
+	Totals        intakeReply       `json:"totals"`
+	CompleteUntil usage.Time        `json:"complete_until"`
+}
+
+type intakeHourReply struct {
+	Hour usage.Time `json:"hour"`
+	// Complete says that nothing more can come to the hour.
+	Complete bool `json:"complete"`
+	intakeReply
+}
+
+type intakeReply struct {
+	Accepted     int64  `json:"accepted"`
+	Stored       int64  `json:"stored"`
+	Duplicates   int64  `json:"duplicates"`
+	DeadLettered int64  `json:"dead_lettered"`
+	Found        *int64 `json:"found"`
+	Difference   int64  `json:"difference"`
+}
+
+func newIntakeReply(i *usage.Intake) intakeReply {
+	return intakeReply{i.Accepted, i.Stored, i.Duplicates, i.DeadLettered, i.Found, i.Difference()}
+}
+
+// integrity answers, hour by hour of arrival, whether what was accepted is what was
+// stored, recognised as a duplicate or put aside.
+func (s *Server) integrity(c *call) error {
+	p := c.params("from", "to", "verify")
+	from, to := p.span(time.UTC, s.now(), daysBefore(1))
+	verify := p.flag("verify", false)
+	from, to = from.Truncate(time.Hour), to.Add(time.Hour-time.Microsecond).Truncate(time.Hour)
+	if to.Sub(from) > maxIntegrityHours*time.Hour {
+		p.faults.Add("from", "must be at most 90 days before to")
+	}
+	if err := p.err(); err != nil {
+		return err
+	}
+	hours, until, err := s.usage.Integrity(c.ctx(), c.who.AccountID, from, to, verify)
+	if err != nil {
+		return storeError(err, "hour")
+	}
+	reply := integrityReply{
+		From: usage.Time{Time: from.UTC()}, To: usage.Time{Time: to.UTC()}, Data: make([]intakeHourReply, 0, len(hours)), CompleteUntil: until,
+	}
+	var found int64
+	allFound := verify
+	for i := range hours {
+		h := &hours[i]
+		end := h.Hour.Add(time.Hour)
+		reply.Data = append(reply.Data, intakeHourReply{h.Hour, !until.IsZero() && !until.Before(end), newIntakeReply(&h.Intake)})
+		reply.Totals.add(&reply.Data[i].intakeReply)
+		if h.Found == nil {
+			allFound = false
+			continue
+		}
+		found += *h.Found
+	}
+	if allFound {
+		reply.Totals.Found = &found
+	}
+	return c.reply(reply)
+}
+
+// add adds an hour, but for what was found.
+func (r *intakeReply) add(hour *intakeReply) {
+	r.Accepted += hour.Accepted
+	r.Stored += hour.Stored
+	r.Duplicates += hour.Duplicates
+	r.DeadLettered += hour.DeadLettered
+	r.Difference += hour.Difference
+}
