@@ -27,6 +27,7 @@ func (p *Processor) upkeep() []job {
 		{"check_intake", 15 * time.Second, p.checkIntake},
 		{"drop_old_keys", time.Hour, p.dropOldKeys},
 		{"drop_expired", time.Hour, p.dropExpired},
+		{"expire_accounts", time.Hour, p.expireAccounts},
 		{"forget_replicas", time.Hour, forgetReplicas},
 	}
 }
@@ -96,8 +97,24 @@ func (p *Processor) dropExpired(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
+// expireAccounts deletes what is past the retention of each account, and what would
+// outlive its events.
+func (p *Processor) expireAccounts(ctx context.Context, conn *pgx.Conn) error {
+	done, err := migrations.ExpireAccounts(ctx, conn, p.now())
+	p.metrics.expired.WithLabelValues("events").Add(float64(done.Events))
+	p.metrics.expired.WithLabelValues("sessions").Add(float64(done.Sessions))
+	p.metrics.expired.WithLabelValues("share_links").Add(float64(done.Shares))
+	p.metrics.expired.WithLabelValues("dead_letters").Add(float64(done.DeadLetters))
+	if done != (migrations.Expired{}) {
+		p.log.InfoContext(ctx, "retention of accounts kept", "events", done.Events, "sessions", done.Sessions,
+			"share_links", done.Shares, "dead_letters", done.DeadLetters)
+	}
+	return err
+}
+
 // keyRetention is how long an idempotency key is remembered: three times the
-// promised 24 hours, so that a processor may be two days behind.
+// promised 24 hours, so that a processor may be two days behind. No retention of
+// events is shorter.
 const keyRetention = 72 * time.Hour
 
 const deleteOldKeys = `DELETE FROM event_keys WHERE first_seen < now() - $1::interval`

@@ -24,6 +24,7 @@ type metrics struct {
 	lateBuckets  prometheus.Gauge
 	difference   prometheus.Gauge
 	folded       prometheus.Counter
+	expired      *prometheus.CounterVec
 	jobErrors    *prometheus.CounterVec
 }
 
@@ -73,6 +74,13 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "outlay_processor_task_errors_total",
 			Help: "Runs of a periodic task that failed, by task.",
 		}, []string{"task"}),
+	}
+	m.expired = f.NewCounterVec(prometheus.CounterOpts{
+		Name: "outlay_processor_expired_total",
+		Help: "Rows deleted because they were past the retention of their account, by kind. Chunks that are dropped whole are not counted.",
+	}, []string{"kind"})
+	for _, kind := range []string{"events", "sessions", "share_links", "dead_letters"} {
+		m.expired.WithLabelValues(kind)
 	}
 	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {
 		m.deadLetters.WithLabelValues(string(reason))

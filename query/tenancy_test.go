@@ -65,6 +65,7 @@ func (w *world) populate(p *person) {
 	p.addReport()
 	w.login(p.user.Email, password).want(http.StatusOK)
 	p.share("one", "")
+	p.put("/v1/account/retention", `{"retention_days":90}`).want(http.StatusOK)
 	p.post("/v1/api-keys", `{"name":"n"}`).want(http.StatusCreated)
 	p.post("/v1/prices/overrides", `{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1}`).want(http.StatusCreated)
 	p.alertEverything()

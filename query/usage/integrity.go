@@ -46,7 +46,8 @@ ORDER BY hour`
 // intake knows. Where retention has reached those times nothing can be said.
 const selectFound = `
 WITH kept AS (
-	SELECT greatest(raw_dropped_before, now() - raw_retention) AS since FROM schema_settings
+	SELECT greatest(raw_dropped_before, now() - raw_retention, (SELECT deleted_before FROM account_retention WHERE account_id = $1)) AS since
+	FROM schema_settings
 ), hours AS MATERIALIZED (
 	SELECT hour, accepted, stored, duplicates, dead_letters, first_ts, last_ts, stored = 0 OR first_ts >= kept.since AS whole
 	FROM intake, kept WHERE account_id = $1 AND hour >= $2 AND hour < $3

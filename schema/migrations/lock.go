@@ -13,6 +13,7 @@ import (
 const (
 	migrateLock int64 = 0x6f75746c61790001
 	refreshLock int64 = 0x6f75746c61790002
+	expireLock  int64 = 0x6f75746c61790003
 )
 
 // lockPoll is the time between two tries for the lock.

@@ -1,0 +1,111 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+// maxRetentionDays is a hundred years.
+const maxRetentionDays = 36500
+
+type retentionReply struct {
+	RetentionDays    *int       `json:"retention_days"`
+	InstallationDays *int       `json:"installation_days"`
+	MinimumDays      int        `json:"minimum_days"`
+	DeletedBefore    usage.Time `json:"deleted_before"`
+	SumsKept         bool       `json:"sums_kept"`
+	UpdatedAt        usage.Time `json:"updated_at"`
+	UpdatedBy        *string    `json:"updated_by"`
+}
+
+func newRetentionReply(r *usage.Retention) retentionReply {
+	reply := retentionReply{r.Days, r.InstallationDays, r.MinimumDays, r.DeletedBefore, r.SumsKept, r.UpdatedAt, nil}
+	if r.UpdatedBy != nil {
+		by := r.UpdatedBy.Text(schema.UserPrefix)
+		reply.UpdatedBy = &by
+	}
+	return reply
+}
+
+// retention answers how long the account keeps single events.
+func (s *Server) retention(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	r, err := s.usage.Retention(c.ctx(), c.who.AccountID)
+	if err != nil {
+		return storeError(err, "retention")
+	}
+	return c.reply(newRetentionReply(&r))
+}
+
+type retentionRequest struct {
+	RetentionDays *int `json:"retention_days"`
+}
+
+// putRetention has the account's events deleted sooner than the installation does.
+func (s *Server) putRetention(c *call) error {
+	var request retentionRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	days := request.RetentionDays
+	switch {
+	case days == nil:
+		return problem.FromFaults([]fault{{Field: "retention_days", Message: "is required"}})
+	case *days < 1 || *days > maxRetentionDays:
+		return problem.FromFaults([]fault{{Field: "retention_days", Message: fmt.Sprintf("must be an integer from 1 to %d", maxRetentionDays)}})
+	}
+	after, err := s.setRetention(c, "account.set_retention", request, days)
+	if errors.Is(err, usage.ErrRetention) {
+		return s.retentionFault(c)
+	}
+	if err != nil {
+		return err
+	}
+	return c.reply(newRetentionReply(&after))
+}
+
+// retentionFault says between which bounds a retention may be.
+func (s *Server) retentionFault(c *call) error {
+	r, err := s.usage.Retention(c.ctx(), c.who.AccountID)
+	if err != nil {
+		return storeError(err, "retention")
+	}
+	message := fmt.Sprintf("must be at least %d, as sums of younger events may still be computed again", r.MinimumDays)
+	if r.InstallationDays != nil {
+		message += fmt.Sprintf(", and at most %d, which is how long this installation keeps events", *r.InstallationDays)
+	}
+	return problem.FromFaults([]fault{{Field: "retention_days", Message: message}})
+}
+
+// deleteRetention has the account's events kept as long as the installation keeps them.
+func (s *Server) deleteRetention(c *call) error {
+	if _, err := s.setRetention(c, "account.remove_retention", struct{}{}, nil); err != nil {
+		return err
+	}
+	c.Status(http.StatusNoContent)
+	return nil
+}
+
+func (s *Server) setRetention(c *call, action string, detail any, days *int) (after usage.Retention, err error) {
+	at := s.now().UTC().Truncate(time.Microsecond)
+	err = s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (target string, err error) {
+		if err := usage.SetRetention(ctx, tx, c.who.AccountID, days, at, c.who.UserID); err != nil {
+			return "", err
+		}
+		after, err = usage.ReadRetention(ctx, tx, c.who.AccountID)
+		return c.who.AccountID.Text(schema.AccountPrefix), err
+	})
+	return after, err
+}

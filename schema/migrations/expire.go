@@ -1,0 +1,165 @@
+package migrations
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+)
+
+// Expired is what one ExpireAccounts deleted.
+type Expired struct {
+	// Events of accounts that keep them for less long than the installation.
+	Events int64
+	// Sessions of which no event is left, with their share links, and dead letters of the same age.
+	Sessions, Shares, DeadLetters int64
+}
+
+func (e *Expired) add(other Expired) {
+	e.Events += other.Events
+	e.Sessions += other.Sessions
+	e.Shares += other.Shares
+	e.DeadLetters += other.DeadLetters
+}
+
+// ExpireAccounts deletes what is past the retention of each account: events day by day, where the account's own retention is
+// shorter than the installation's, and what would outlive them. It is meant to be called hourly or so, by any number of
+// processors: one of them works, the others return at once. What it did before an error stays done.
+//
+// Sums outlive their events in the community edition only, and there nothing is deleted that the aggregates do not hold yet.
+func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Expired, err error) {
+	locked, err := tryLock(ctx, conn, expireLock)
+	if err != nil || !locked {
+		return all, err
+	}
+	defer freeLock(ctx, conn, expireLock)
+
+	limit, err := expiryLimit(ctx, conn, now)
+	if err != nil {
+		return all, err
+	}
+	rows, _ := conn.Query(ctx, selectExpiries, now, limit)
+	expiries, err := pgx.CollectRows(rows, pgx.RowToStructByName[expiry])
+	if err != nil {
+		return all, fmt.Errorf("read the retention of accounts: %w", err)
+	}
+	for _, x := range expiries {
+		done, err := x.expire(ctx, conn)
+		all.add(done)
+		if err != nil {
+			return all, err
+		}
+	}
+	return all, nil
+}
+
+// expiryLimit is the time before which sums need no events any more, whatever was refreshed and whatever was not.
+func expiryLimit(ctx context.Context, conn *pgx.Conn, now time.Time) (time.Time, error) {
+	edition, err := editionKept(ctx, conn)
+	if err != nil || edition != Community {
+		return now, err
+	}
+	for _, l := range levels() {
+		if l.raw {
+			return l.watermark(ctx, conn)
+		}
+	}
+	return now, nil
+}
+
+// expiry is the time before which nothing of an account is kept: all of it, and of that the events that are deleted by
+// row. Both are the start of a day.
+type expiry struct {
+	AccountID [16]byte
+	Before    time.Time
+	Own       bool
+}
+
+const selectExpiries = `
+select a.id as account_id, r.retention_days is not null as own,
+       date_bin('1 day', least($2, $1::timestamptz - least(s.raw_retention,
+           case when r.retention_days is not null then greatest(make_interval(days => r.retention_days), s.refresh_window + interval '1 day') end)),
+           timestamptz '2000-01-01 00:00:00+00') as before
+from accounts a cross join schema_settings s left join account_retention r on r.account_id = a.id and r.retention_days is not null
+where s.raw_retention is not null or r.retention_days is not null
+order by a.id`
+
+func (x *expiry) expire(ctx context.Context, conn *pgx.Conn) (done Expired, err error) {
+	if x.Own {
+		if done.Events, err = x.deleteEvents(ctx, conn); err != nil {
+			return done, err
+		}
+	}
+	for _, part := range []struct {
+		what string
+		sql  string
+		args []any
+		n    *int64
+	}{
+		{"sessions", deleteExpiredSessions, []any{x.AccountID, x.Before}, &done.Sessions},
+		{"share links", deleteExpiredShares, []any{x.AccountID}, &done.Shares},
+		{"dead letters", deleteExpiredLetters, []any{x.AccountID, x.Before}, &done.DeadLetters},
+	} {
+		tag, err := conn.Exec(ctx, part.sql, part.args...)
+		if err != nil {
+			return done, fmt.Errorf("delete %s before %v: %w", part.what, x.Before, err)
+		}
+		*part.n = tag.RowsAffected()
+	}
+	return done, nil
+}
+
+const selectOldest = `select min(ts) from events where account_id = $1 and ts < $2`
+
+// noteDeleted comes before the rows go, so that there is no time at which a refresh could believe that they are there.
+const noteDeleted = `update account_retention set deleted_before = greatest(deleted_before, $2) where account_id = $1`
+
+const deleteOneDay = `delete from events where account_id = $1 and ts >= $2 and ts < $3`
+
+// A day of a chunk that is in the columnstore may be more than what a statement may change by default.
+const liftColumnstoreLimit = `set local timescaledb.max_tuples_decompressed_per_dml_transaction = 0`
+
+func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int64, err error) {
+	if _, err := conn.Exec(ctx, noteDeleted, x.AccountID, x.Before); err != nil {
+		return 0, fmt.Errorf("note what is deleted: %w", err)
+	}
+	for {
+		var oldest *time.Time
+		if err := conn.QueryRow(ctx, selectOldest, x.AccountID, x.Before).Scan(&oldest); err != nil {
+			return deleted, fmt.Errorf("look for expired events: %w", err)
+		}
+		if oldest == nil {
+			return deleted, nil
+		}
+		from := oldest.UTC().Truncate(day)
+		to := earlier(from.Add(day), x.Before)
+		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+			if _, err := tx.Exec(ctx, liftColumnstoreLimit); err != nil {
+				return err
+			}
+			tag, err := tx.Exec(ctx, deleteOneDay, x.AccountID, from, to)
+			deleted += tag.RowsAffected()
+			return err
+		})
+		if err != nil {
+			return deleted, fmt.Errorf("delete events of %v: %w", from, err)
+		}
+	}
+}
+
+// A session that still gets events stays, whatever its sums are of.
+const deleteExpiredSessions = `
+delete from sessions s
+where account_id = $1 and started_at < $2 and ended_at < $2
+  and not exists (select from session_parts p where p.account_id = $1 and p.session_id = s.session_id)`
+
+// The links of sessions of which nothing is left. Implicit sessions are in no table but that of the events.
+const deleteExpiredShares = `
+delete from session_shares h
+where account_id = $1
+  and not exists (select from sessions s where s.account_id = $1 and s.session_id = h.session_id)
+  and not exists (select from session_parts p where p.account_id = $1 and p.session_id = h.session_id)
+  and not exists (select from events e where e.account_id = $1 and e.session_id = h.session_id)`
+
+const deleteExpiredLetters = `delete from dead_letters where account_id = $1 and received_at < $2`
