@@ -64,6 +64,8 @@ func endpoints() []endpoint {
 		{method: "GET", path: "/share/{token}", badQuery: "limit=501"},
 		{method: "GET", path: "/share/style.css"},
 		{method: "DELETE", path: "/v1/sessions/{session}/share", role: viewer, status: 204, badQuery: "x=1", last: true},
+		{method: "DELETE", path: "/v1/sessions/{session}", role: admin, status: 202, badQuery: "x=1", last: true},
+		{method: "DELETE", path: "/v1/end-users/{enduser}", role: admin, status: 202, badQuery: "x=1", anyName: true},
 		{method: "GET", path: "/v1/analytics/daily", role: viewer, badQuery: "timezone=Mars/Base"},
 		{method: "GET", path: "/v1/analytics/hourly", role: viewer, badQuery: "group_by=colour"},
 		{method: "GET", path: "/v1/analytics/summary", role: viewer, badQuery: "to=soon"},
@@ -170,7 +172,7 @@ func (p *person) ids(prefix string) ids {
 	p.post("/v1/users", `{"email":"`+prefix+`-two@example.com","password":"a long password","role":"viewer"}`).decode(http.StatusCreated, &user)
 	p.put("/v1/agents/"+prefix+"-agent/budget", `{"limit_usd":1,"period":"day"}`).want(http.StatusOK)
 	return ids{
-		"event": event.ID.Text(schema.EventPrefix), "agent": event.Agent, "session": prefix,
+		"event": event.ID.Text(schema.EventPrefix), "agent": event.Agent, "session": prefix, "enduser": "jane%2Fdoe",
 		"token": p.share(prefix, "").Token, "override": override.ID, "key": key.ID, "user": user.ID,
 		"report": p.addReport().Text(report.Prefix), "schedule": schedule.ID, "job": p.addJob("test").Text(job.Prefix),
 		"alert": p.newAlert(costRule).ID, "delivery": schema.NewID(p.now).Text(alert.DeliveryPrefix), // A rule's first message comes of its test.

@@ -162,6 +162,8 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/budgets", s.listBudgets)
 	viewer(http.MethodGet, "/v1/sessions", s.listSessions)
 	viewer(http.MethodGet, "/v1/sessions/:id", s.session)
+	admin(http.MethodDelete, "/v1/sessions/:id", s.eraseSession)
+	admin(http.MethodDelete, "/v1/end-users/:user", s.eraseUser)
 	viewer(http.MethodGet, "/v1/sessions/:id/share", s.shareSession)
 	viewer(http.MethodDelete, "/v1/sessions/:id/share", s.unshareSession)
 	open(http.MethodGet, "/v1/share/:token", s.sharedSession)

@@ -7,6 +7,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/processor/erasure"
 	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/processor/report"
 	"github.com/outlayhq/outlay/processor/work"
@@ -21,6 +22,7 @@ func newJobs(cfg mail.Config, pool *pgxpool.Pool, r prometheus.Registerer, log *
 	if err != nil {
 		return nil, err
 	}
+	erasure.Register(erasure.Deps{Pool: pool, Work: runner, Now: time.Now})
 	report.Register(report.Deps{Pool: pool, Mail: mail.New(cfg), Work: runner, Log: log, Now: time.Now})
 	return runner, nil
 }

@@ -114,6 +114,14 @@ func (s *Store) RevokeShare(ctx context.Context, accountID schema.ID, sessionID 
 	return nil
 }
 
+// EndShare ends the link of a session if one is in force, as a part of another act.
+func EndShare(ctx context.Context, tx pgx.Tx, accountID schema.ID, sessionID string, now time.Time) error {
+	if _, err := tx.Exec(ctx, revokeShare, accountID, sessionID, now); err != nil {
+		return fmt.Errorf("revoke share link: %w", err)
+	}
+	return nil
+}
+
 // viewShare finds a link by its token's hash, and with it the account: it is the
 // one statement that does not name an account, and runs without the role.
 const viewShare = `

@@ -1,0 +1,142 @@
+// Package erasure erases the content of sessions and users as a job: metadata, user, tags, names of steps, texts of errors, the
+// client's idempotency keys and the client's names of sessions, wherever the database keeps them. When, by which agent and model,
+// how many tokens and what it cost stays, so that no sum changes. Each session is erased in one transaction.
+package erasure
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/erasure"
+)
+
+// Deps are what the jobs work with; the caller owns them.
+type Deps struct {
+	Pool *pgxpool.Pool
+	// Work does the jobs. Register adds the kind to it.
+	Work *work.Runner
+	Now  func() time.Time
+}
+
+// tryTimeout bounds one try. What it has erased until then stays erased.
+const tryTimeout = time.Hour
+
+// Register adds the kind of jobs to the runner.
+func Register(d Deps) {
+	e := &eraser{pool: d.Pool, now: d.Now}
+	work.Track(d.Work, work.Options{Timeout: tryTimeout}, e.erase)
+}
+
+type eraser struct {
+	pool *pgxpool.Pool
+	now  func() time.Time
+}
+
+type try = work.Tracked[erasure.Args]
+
+func (e *eraser) erase(ctx context.Context, t *try) (any, error) {
+	if t.Args.Done != nil {
+		return *t.Args.Done, nil // A try before this one did it all and could not say so.
+	}
+	if err := e.awaitStored(ctx, t); err != nil {
+		return nil, err
+	}
+	var done erasure.Result
+	var err error
+	switch {
+	case t.Args.SessionID != "":
+		done, err = e.eraseSession(ctx, t)
+	case t.Args.UserID != "":
+		done, err = e.eraseUser(ctx, t)
+	default:
+		return nil, work.Refuse("The job names neither a session nor a user.")
+	}
+	if err != nil {
+		return nil, err
+	}
+	return done, e.forget(ctx, t, done)
+}
+
+// storedPatience is how long a try waits for what was accepted before the job was asked for; another one goes on with it.
+const storedPatience = 5 * time.Minute
+
+// storedMargin is how far the clocks of the processes may be apart.
+const storedMargin = 5 * time.Second
+
+var errNotStored = errors.New("events that were accepted before the erasure was asked for are not stored yet")
+
+const selectStored = `
+SELECT NOT EXISTS (
+  SELECT FROM kafka_offsets o, jobs j WHERE j.job_id = $1 AND o.complete_until < j.created_at + $2::interval)`
+
+// awaitStored waits until every event is stored that was accepted before the job was asked for.
+func (e *eraser) awaitStored(ctx context.Context, t *try) error {
+	deadline := e.now().Add(storedPatience)
+	for {
+		var stored bool
+		if err := e.pool.QueryRow(ctx, selectStored, t.JobID, storedMargin).Scan(&stored); err != nil {
+			return fmt.Errorf("ask how far events are stored: %w", err)
+		}
+		if stored {
+			return nil
+		}
+		if e.now().After(deadline) {
+			return errNotStored
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(time.Second):
+		}
+	}
+}
+
+func (e *eraser) eraseSession(ctx context.Context, t *try) (erasure.Result, error) {
+	done := erasure.Result{SessionID: erasure.Alias(t.Args.SessionID, t.JobID)}
+	events, err := e.one(ctx, t, target{session: t.Args.SessionID, alias: done.SessionID})
+	if err != nil {
+		return done, err
+	}
+	done.Events, done.Sessions = events, 1
+	return done, nil
+}
+
+// maxRounds bounds how often eraseUser looks for sessions. The second time there are none, unless new ones came meanwhile.
+const maxRounds = 5
+
+func (e *eraser) eraseUser(ctx context.Context, t *try) (done erasure.Result, err error) {
+	for range maxRounds {
+		sessions, err := e.sessionsOf(ctx, t)
+		if err != nil || len(sessions) == 0 {
+			return done, err
+		}
+		for i, session := range sessions {
+			if err := t.Progress(ctx, int64(i), int64(len(sessions))); err != nil {
+				return done, err
+			}
+			alias := erasure.Alias(session, schema.NewID(e.now()))
+			events, err := e.one(ctx, t, target{session: session, alias: alias, user: &t.Args.UserID})
+			if err != nil {
+				return done, err
+			}
+			done.Events += events
+			done.Sessions++
+		}
+	}
+	return done, nil
+}
+
+// The list of a session holds a hundred users; who is not in it has events.
+const selectSessionsOf = `
+SELECT session_id FROM sessions WHERE account_id = $1 AND users @> ARRAY[$2::text]
+UNION SELECT session_id FROM session_parts WHERE account_id = $1 AND users @> ARRAY[$2::text]
+UNION SELECT session_id FROM events WHERE account_id = $1 AND user_id = $2
+ORDER BY 1`
+
+const forgetArgs = `UPDATE jobs SET args = jsonb_build_object('done', $2::jsonb) WHERE job_id = $1`
