@@ -196,7 +196,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	s.addLeases(leases)
 	s.arrivals.encode()
 	s.intake.encode()
-	for bucket := range buckets {
+	for _, bucket := range slices.Sorted(maps.Keys(buckets)) {
 		s.buckets.time(time.Unix(bucket, 0))
 	}
 	return result

@@ -28,7 +28,7 @@ func levels() []level {
 type horizon struct {
 	// newest is the end of the youngest bucket that may be materialised.
 	newest time.Time
-	// oldest is the start of the refresh window; what arrives for buckets before it changes no sum any more.
+	// oldest is the start of the refresh window, which no policy reaches behind.
 	oldest time.Time
 	// raw is the time from which raw events are certain to be all there.
 	raw time.Time
@@ -39,7 +39,7 @@ type horizon struct {
 const selectHorizon = `
 select now() - $2::interval,
        greatest('epoch', raw_dropped_before, greatest($1, now()) - refresh_window),
-       greatest('epoch', raw_dropped_before, greatest($1, now()) - raw_retention)
+       greatest('epoch', raw_dropped_before, greatest($1, now()) - raw_retention, (select max(deleted_before) from account_retention))
 from schema_settings`
 
 func readHorizon(ctx context.Context, conn *pgx.Conn, now time.Time) (horizon, error) {

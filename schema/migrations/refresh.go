@@ -18,7 +18,8 @@ const notesAtOnce = 200
 // them works, the others return at once. A note stays when its bucket was noted again meanwhile, and when a policy is
 // refreshing or about to, for the next call to see to.
 //
-// Buckets whose raw events may be gone are never refreshed, because that would erase their sums: their notes are dropped.
+// Buckets whose raw events may be gone are never refreshed, because that would erase their sums: their notes are dropped. Others
+// are, however old: what is older than the refresh window is noted where events were repriced.
 // Where the usage relations are plain views there is nothing to refresh, and all notes are dropped.
 //
 // now is the caller's clock; what is too old to be refreshed is so by it or by the database's own.
@@ -70,7 +71,10 @@ func refreshNotes(ctx context.Context, conn *pgx.Conn, notes []note, now time.Ti
 	return settled, nil
 }
 
-const deleteNotes = `delete from late_buckets`
+// Those that a batch is noting at this moment stay for the next time.
+const deleteNotes = `
+delete from late_buckets
+where bucket in (select bucket from late_buckets for update skip locked)`
 
 func dropNotes(ctx context.Context, conn *pgx.Conn) (int, error) {
 	tag, err := conn.Exec(ctx, deleteNotes)
@@ -133,7 +137,7 @@ func byDay(notes []note) iter.Seq[[]note] {
 func refreshDay(ctx context.Context, conn *pgx.Conn, notes []note, h horizon) error {
 	var buckets []time.Time
 	for _, n := range notes {
-		if !n.Bucket.Before(h.oldest) {
+		if !n.Bucket.Before(h.raw) {
 			buckets = append(buckets, n.Bucket)
 		}
 	}
