@@ -75,6 +75,7 @@ func endpoints() []endpoint {
 		{method: "GET", path: "/v1/prices/overrides", role: viewer, badQuery: "x=1"},
 		{method: "DELETE", path: "/v1/prices/overrides/{override}", role: admin, status: 204},
 		{method: "GET", path: "/v1/prices/unpriced", role: viewer, badQuery: "from=2026-02-30"},
+		{method: "POST", path: "/v1/prices/reprice", role: admin, status: 202, body: `{"from":"2026-11-01","to":"2026-12-01","model":"gpt-4o","dry_run":true}`},
 		{method: "POST", path: "/v1/reports/generate", role: admin, status: 202, body: november},
 		{method: "GET", path: "/v1/reports", role: viewer, badQuery: "cursor=x"},
 		{method: "GET", path: "/v1/reports/{report}", role: viewer, badQuery: "x=1"},

@@ -82,6 +82,7 @@ func TestEventsShowEveryField(t *testing.T) {
 			"kind": "input", "tokens": json.Number("1200"), "rate_usd_per_mtok": json.Number("2.5"),
 			"cost_usd": json.Number("0.003"), "tier": "base", "rule": "equals gpt-4o",
 		}}
+		want["revisions"] = []any{}
 		if diff := cmp.Diff(want, detail); diff != "" {
 			t.Errorf("GET /v1/events/{id} (-want +got):\n%s", diff)
 		}

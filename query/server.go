@@ -178,6 +178,7 @@ func (s *Server) routes(e *gin.Engine) {
 	admin(http.MethodPost, "/v1/prices/overrides", s.createOverride)
 	admin(http.MethodDelete, "/v1/prices/overrides/:id", s.deleteOverride)
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
+	admin(http.MethodPost, "/v1/prices/reprice", s.reprice)
 	admin(http.MethodPost, "/v1/reports/generate", s.generateReport)
 	viewer(http.MethodGet, "/v1/reports", s.listReports)
 	viewer(http.MethodGet, "/v1/reports/:id", s.oneReport)

@@ -69,6 +69,15 @@ func (w *world) populate(p *person) {
 	p.post("/v1/api-keys", `{"name":"n"}`).want(http.StatusCreated)
 	p.post("/v1/prices/overrides", `{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1}`).want(http.StatusCreated)
 	p.alertEverything()
+	p.repriceEverything()
+}
+
+// repriceEverything leaves a job that has changed an event.
+func (p *person) repriceEverything() {
+	p.t.Helper()
+	p.post("/v1/prices/reprice", `{"from":"2026-01-01","to":"2026-02-01"}`).want(http.StatusAccepted)
+	p.exec(`INSERT INTO reprice_differences SELECT job_id, account_id, '2026-01-01', 'p', 'm', 1, 1, 2, 0, 0 FROM reprices WHERE account_id = $1`, p.account)
+	p.exec(`INSERT INTO event_revisions SELECT account_id, job_id, from_time, job_id, now(), 1, 'calculated', 'p/m' FROM reprices WHERE account_id = $1`, p.account)
 }
 
 // alertEverything leaves a rule that was checked, and an incident that was told.

@@ -19,6 +19,22 @@ FROM events
 WHERE account_id = $1 AND event_id = $2 AND ts >= $3 AND ts < $4
 LIMIT 1`
 
+// Revision is what an event cost before it was repriced.
+type Revision struct {
+	Until      Time           `json:"until"`
+	CostUSD    schema.NanoUSD `json:"cost_usd"`
+	CostSource string         `json:"cost_source"`
+	PriceID    *string        `json:"price_id"`
+	JobID      JobID          `json:"job_id"`
+}
+
+const selectRevisions = `
+SELECT revised_at AS until, cost_nano_usd AS cost_usd, cost_source, price_id, job_id
+FROM event_revisions
+WHERE account_id = $1 AND event_id = $2 AND ts >= $3 AND ts < $4
+ORDER BY revised_at DESC, job_id DESC
+LIMIT 100`
+
 // Event returns one event. It returns ErrNotFound when the account has none of
 // this id.
 //
@@ -29,6 +45,7 @@ func (s *Store) Event(ctx context.Context, accountID, id schema.ID) (EventDetail
 	windows, err := s.likelyTimes(ctx, accountID, id)
 	for i := 0; err == nil && i < len(windows); i++ {
 		var found []EventDetail
+		var revisions []Revision
 		err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
 			if windows[i].to.Sub(windows[i].from) <= fewChunks {
 				b.Queue(planAnew)
@@ -37,8 +54,13 @@ func (s *Store) Event(ctx context.Context, accountID, id schema.ID) (EventDetail
 				found, err = pgx.CollectRows(rows, pgx.RowToStructByName[EventDetail])
 				return err
 			})
+			b.Queue(selectRevisions, accountID, id, windows[i].from, windows[i].to).Query(func(rows pgx.Rows) (err error) {
+				revisions, err = pgx.CollectRows(rows, pgx.RowToStructByName[Revision])
+				return err
+			})
 		})
-		if len(found) > 0 {
+		if err == nil && len(found) > 0 {
+			found[0].Revisions = revisions
 			return found[0], nil
 		}
 	}

@@ -45,6 +45,8 @@ type Event struct {
 type EventDetail struct {
 	Event
 	CostBreakdown json.RawMessage `json:"cost_breakdown"`
+	// Revisions are what it cost before it was repriced, the latest first.
+	Revisions []Revision `json:"revisions" db:"-"`
 }
 
 // EventFilter says which events are wanted. A nil field filters nothing.

@@ -20,6 +20,8 @@ type Book struct {
 	// cache is shared by the books that With makes: it holds nothing of an account.
 	cache     *cache
 	overrides *overrides
+	// text is what the book was parsed from.
+	text []byte
 }
 
 // Default returns the book of the embedded catalogue. It is parsed on first use, once.
@@ -32,13 +34,19 @@ var Default = sync.OnceValue(func() *Book {
 })
 
 // Parse reads a catalogue, the embedded one or one an operator supplies. A catalogue is taken whole or not at all.
+// The book keeps the text.
 func Parse(b []byte) (*Book, error) {
 	file, err := catalogue.Decode(b)
 	if err != nil {
 		return nil, err
 	}
-	return compile(file), nil
+	book := compile(file)
+	book.text = b
+	return book, nil
 }
+
+// Catalogue returns the text that Parse made the book of, which must not be changed. It says nothing of overrides.
+func (b *Book) Catalogue() []byte { return b.text }
 
 // Quote prices a call made at the given time. provider may be empty, or any spelling of its name. The error is
 // ErrTooLarge or nil; everything else that can be wrong with a price is a Source.

@@ -112,14 +112,43 @@ ORDER BY account_id, match, provider, from_time NULLS FIRST`
 
 // OfAccount lists the overrides of an account by match, provider and start.
 func (s *Store) OfAccount(ctx context.Context, accountID schema.ID) ([]Override, error) {
-	return s.list(ctx, &accountID)
+	return s.list(ctx, selectOverrides, &accountID)
+}
+
+const pinOverrides = `
+INSERT INTO reprice_overrides (job_id, override_id, account_id, match, provider, from_time, input_pico_usd, output_pico_usd,
+  cache_read_pico_usd, cache_write_pico_usd, cache_write_1h_pico_usd, reasoning_pico_usd, created_at, created_by)
+SELECT $2, override_id, account_id, match, provider, from_time, input_pico_usd, output_pico_usd,
+  cache_read_pico_usd, cache_write_pico_usd, cache_write_1h_pico_usd, reasoning_pico_usd, created_at, created_by
+FROM price_overrides WHERE account_id = $1`
+
+// Pin keeps the overrides of an account as they are now, for a job.
+func (s *Store) Pin(ctx context.Context, accountID, jobID schema.ID) error {
+	if _, err := s.db.Exec(ctx, pinOverrides, accountID, jobID); err != nil {
+		return fmt.Errorf("pin price overrides: %w", err)
+	}
+	return nil
+}
+
+const selectPinned = `
+SELECT override_id, account_id, match, provider, from_time, input_pico_usd, output_pico_usd,
+  cache_read_pico_usd, cache_write_pico_usd, cache_write_1h_pico_usd, reasoning_pico_usd, created_at, created_by
+FROM reprice_overrides
+WHERE account_id = $1 AND job_id = $2
+ORDER BY match, provider, from_time NULLS FIRST`
+
+// Pinned lists the overrides that were pinned for a job, in the order of OfAccount.
+func (s *Store) Pinned(ctx context.Context, accountID, jobID schema.ID) ([]Override, error) {
+	return s.list(ctx, selectPinned, accountID, jobID)
 }
 
 // All lists every override, for ingest.
-func (s *Store) All(ctx context.Context) ([]Override, error) { return s.list(ctx, nil) }
+func (s *Store) All(ctx context.Context) ([]Override, error) {
+	return s.list(ctx, selectOverrides, nil)
+}
 
-func (s *Store) list(ctx context.Context, accountID *schema.ID) ([]Override, error) {
-	rows, _ := s.db.Query(ctx, selectOverrides, accountID)
+func (s *Store) list(ctx context.Context, statement string, args ...any) ([]Override, error) {
+	rows, _ := s.db.Query(ctx, statement, args...)
 	list, err := pgx.CollectRows(rows, scanOverride)
 	if err != nil {
 		return nil, fmt.Errorf("list price overrides: %w", err)

@@ -1,0 +1,74 @@
+package query
+
+import (
+	"context"
+	"errors"
+	"net/http"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/reprice"
+)
+
+type repriceRequest struct {
+	From   string  `json:"from"`
+	To     string  `json:"to"`
+	Model  *string `json:"model"`
+	DryRun bool    `json:"dry_run"`
+}
+
+// parse returns what is asked for.
+func (q *repriceRequest) parse() (reprice.Request, error) {
+	var faults schema.Faults
+	r := reprice.Request{From: repriceTime("from", q.From, &faults), To: repriceTime("to", q.To, &faults), Model: q.Model, DryRun: q.DryRun}
+	if len(faults) == 0 {
+		r.Check(&faults)
+	}
+	if len(faults) > 0 {
+		return reprice.Request{}, problem.FromFaults(faults)
+	}
+	return r, nil
+}
+
+func repriceTime(field, text string, faults *schema.Faults) time.Time {
+	return reportTime(field, text, time.UTC, faults).UTC().Truncate(time.Microsecond)
+}
+
+// reprice asks for events to be given the prices that are known now, which a job does.
+func (s *Server) reprice(c *call) error {
+	var request repriceRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	wanted, err := request.parse()
+	if err != nil {
+		return err
+	}
+	var asked job.Job
+	err = s.administer(c, "price.reprice", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		id, err := reprice.NewStore(tx).Ask(ctx, reprice.New{
+			Request: wanted, AccountID: c.who.AccountID, Book: s.prices(), By: &c.who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
+		})
+		if err != nil {
+			return "", err
+		}
+		asked, err = job.NewStore(tx).Get(ctx, c.who.AccountID, id)
+		return id.Text(job.Prefix), err
+	})
+	if running := new(reprice.RunningError); errors.As(err, &running) {
+		id := running.JobID.Text(job.Prefix)
+		c.Header("Location", "/v1/jobs/"+id)
+		return problem.New(problem.Conflict, "Events of this account are being repriced by "+id+". Ask again when that job has ended.")
+	}
+	if err != nil {
+		return err
+	}
+	reply := newJobReply(&asked)
+	c.Header("Location", "/v1/jobs/"+reply.ID)
+	return c.replyStatus(http.StatusAccepted, reply)
+}
