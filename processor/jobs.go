@@ -105,9 +105,10 @@ func (p *Processor) expireAccounts(ctx context.Context, conn *pgx.Conn) error {
 	p.metrics.expired.WithLabelValues("sessions").Add(float64(done.Sessions))
 	p.metrics.expired.WithLabelValues("share_links").Add(float64(done.Shares))
 	p.metrics.expired.WithLabelValues("dead_letters").Add(float64(done.DeadLetters))
+	p.metrics.expired.WithLabelValues("revisions").Add(float64(done.Revisions))
 	if done != (migrations.Expired{}) {
 		p.log.InfoContext(ctx, "retention of accounts kept", "events", done.Events, "sessions", done.Sessions,
-			"share_links", done.Shares, "dead_letters", done.DeadLetters)
+			"share_links", done.Shares, "dead_letters", done.DeadLetters, "revisions", done.Revisions)
 	}
 	return err
 }

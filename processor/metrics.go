@@ -79,7 +79,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		Name: "outlay_processor_expired_total",
 		Help: "Rows deleted because they were past the retention of their account, by kind. Chunks that are dropped whole are not counted.",
 	}, []string{"kind"})
-	for _, kind := range []string{"events", "sessions", "share_links", "dead_letters"} {
+	for _, kind := range []string{"events", "sessions", "share_links", "dead_letters", "revisions"} {
 		m.expired.WithLabelValues(kind)
 	}
 	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {

@@ -12,8 +12,8 @@ import (
 type Expired struct {
 	// Events of accounts that keep them for less long than the installation.
 	Events int64
-	// Sessions of which no event is left, with their share links, and dead letters of the same age.
-	Sessions, Shares, DeadLetters int64
+	// Sessions of which no event is left, with their share links, and dead letters and revisions of events of the same age.
+	Sessions, Shares, DeadLetters, Revisions int64
 }
 
 func (e *Expired) add(other Expired) {
@@ -21,6 +21,7 @@ func (e *Expired) add(other Expired) {
 	e.Sessions += other.Sessions
 	e.Shares += other.Shares
 	e.DeadLetters += other.DeadLetters
+	e.Revisions += other.Revisions
 }
 
 // ExpireAccounts deletes what is past the retention of each account: events day by day, where the account's own retention is
@@ -100,6 +101,7 @@ func (x *expiry) expire(ctx context.Context, conn *pgx.Conn) (done Expired, err 
 		{"sessions", deleteExpiredSessions, []any{x.AccountID, x.Before}, &done.Sessions},
 		{"share links", deleteExpiredShares, []any{x.AccountID}, &done.Shares},
 		{"dead letters", deleteExpiredLetters, []any{x.AccountID, x.Before}, &done.DeadLetters},
+		{"revisions", deleteExpiredRevisions, []any{x.AccountID, x.Before}, &done.Revisions},
 	} {
 		tag, err := conn.Exec(ctx, part.sql, part.args...)
 		if err != nil {
@@ -163,3 +165,5 @@ where account_id = $1
   and not exists (select from events e where e.account_id = $1 and e.session_id = h.session_id)`
 
 const deleteExpiredLetters = `delete from dead_letters where account_id = $1 and received_at < $2`
+
+const deleteExpiredRevisions = `delete from event_revisions where account_id = $1 and ts < $2`

@@ -176,6 +176,8 @@ func TestNothingOutlivesItsEvents(t *testing.T) {
 				output_tokens, cost_nano_usd, now(), now() from sessions where account_id = $1 and session_id = 'ses_again') s`, accountID(account))
 			exec(t, conn, `insert into dead_letters (topic, partition, "offset", reason, account_id, received_at)
 				select 't', $1, d, 'r', $2, now() - make_interval(days => d) from unnest(array[59, 62]) d`, account, accountID(account))
+			exec(t, conn, `insert into event_revisions (account_id, event_id, ts, job_id, cost_nano_usd, cost_source)
+				select $1, gen_random_uuid(), now() - make_interval(days => d), gen_random_uuid(), d, 'calculated' from unnest(array[59, 62]) d`, accountID(account))
 		}
 		if db.Edition == migrations.Community {
 			exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '2 hours')`)
@@ -188,16 +190,17 @@ func TestNothingOutlivesItsEvents(t *testing.T) {
 				select session_id from sessions where account_id = $1
 				union all select 'link of ' || session_id from session_shares where account_id = $1
 				union all select 'letter ' || "offset" from dead_letters where account_id = $1
+				union all select 'revision ' || cost_nano_usd from event_revisions where account_id = $1
 				order by 1`, accountID(account))
 			if diff := cmp.Diff(want, got); diff != "" {
 				t.Errorf("%s: account %d (-want +got):\n%s", what, account, diff)
 			}
 		}
 		left := []string{
-			"letter 59", "link of ses_again", "link of ses_long", "link of ses_new", "ses_again", "ses_long", "ses_new",
+			"letter 59", "link of ses_again", "link of ses_long", "link of ses_new", "revision 59", "ses_again", "ses_long", "ses_new",
 		}
 		all := []string{
-			"letter 59", "letter 62", "link of ses_again", "link of ses_long", "link of ses_new", "link of ses_old",
+			"letter 59", "letter 62", "link of ses_again", "link of ses_long", "link of ses_new", "link of ses_old", "revision 59", "revision 62",
 			"ses_again", "ses_long", "ses_new", "ses_old",
 		}
 		expire(t, conn)
