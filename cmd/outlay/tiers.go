@@ -130,7 +130,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 		Pool: d.pool, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
 		Metrics: r, Log: log, Now: time.Now,
 	})
-	jobs, err := newJobs(cfg.Mail, d.jobs, r, log)
+	jobs, err := newJobs(cfg.Mail, d.jobs, d.topics.Topic, r, log)
 	if err != nil {
 		return nil, err
 	}

@@ -18,7 +18,7 @@ import (
 type Options struct {
 	// Workers is how many jobs of the kind one replica works on at a time. Defaults to 1.
 	Workers int
-	// Timeout bounds one try: its context ends then. Defaults to 10 minutes.
+	// Timeout bounds one try: its context ends then. Defaults to 10 minutes; less than 0 is no bound.
 	Timeout time.Duration
 	// Wait returns how long to wait before the try that follows try number attempt. Defaults to 1 s, doubling up to 5 minutes.
 	Wait func(attempt int) time.Duration

@@ -29,6 +29,10 @@ func (t *Tracked[T]) Progress(ctx context.Context, done, total int64) error {
 	return job.NewStore(t.runner.pool).Progress(ctx, t.try, done, total)
 }
 
+// Try is the number of the try, for statements that fence by themselves what they write: it is written only while the job is
+// running with this number.
+func (t *Tracked[T]) Try() int { return t.try.Attempt }
+
 // Fence holds the job until the end of tx: what is written in it is written by this try or not at all.
 func (t *Tracked[T]) Fence(ctx context.Context, tx pgx.Tx) error {
 	return job.NewStore(tx).Fence(ctx, t.try)

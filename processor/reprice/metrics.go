@@ -1,0 +1,45 @@
+package reprice
+
+import (
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	running   prometheus.Gauge
+	lookedAt  prometheus.Counter
+	corrected prometheus.Counter
+	retries   prometheus.Counter
+	duration  prometheus.Histogram
+}
+
+func newMetrics(r prometheus.Registerer) *metrics {
+	f := promauto.With(r)
+	counter := func(name, help string) prometheus.Counter {
+		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
+	}
+	return &metrics{
+		running: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_reprices_running",
+			Help: "Jobs that reprice events, dry runs included, that this processor works on.",
+		}),
+		lookedAt:  counter("outlay_processor_reprice_events_total", "Events whose price was computed anew, those of dry runs included."),
+		corrected: counter("outlay_processor_repriced_events_total", "Stored events that were given another cost or price."),
+		retries:   counter("outlay_processor_reprice_retries_total", "Slices of events that were tried again, as when they met a lock."),
+		duration: f.NewHistogram(prometheus.HistogramOpts{
+			Name:    "outlay_processor_reprice_slice_duration_seconds",
+			Help:    "Time of reading, pricing and saving one slice of events.",
+			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
+		}),
+	}
+}
+
+func (m *metrics) observe(s *slice, dryRun bool, took time.Duration) {
+	m.lookedAt.Add(float64(s.events))
+	if !dryRun {
+		m.corrected.Add(float64(len(s.changes)))
+	}
+	m.duration.Observe(took.Seconds())
+}

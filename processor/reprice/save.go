@@ -1,0 +1,127 @@
+package reprice
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"slices"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/reprice"
+)
+
+// SQLSTATEs raised by the functions that save a slice.
+const (
+	stateGivenUp = "OL011" // another try has taken the job
+	stateMoved   = "OL012" // the job, or an event, is not as it was read
+)
+
+const moveOn = `
+SELECT move_reprice($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::date[], $11, $12, $13, $14, $15, $16, $17)`
+
+// correctAndMoveOn is one statement, so that a processor that is stopped anywhere holds no lock while it is stopped.
+const correctAndMoveOn = moveOn + `,
+  correct_events($1, $18, $19, $20, $21, $22, $23, $24, $25, $26, $27, $28, $29, $30)`
+
+// save moves the job on by a slice, and corrects its events unless it is a dry run. It returns job.ErrLost.
+func (r *Repricer) save(ctx context.Context, try int, state *reprice.State, s *slice) error {
+	statement, args := moveOn, s.moveArgs(try, state)
+	if len(s.changes) > 0 && !state.DryRun {
+		statement, args = correctAndMoveOn, append(args, s.correctArgs(state)...)
+	}
+	_, err := r.Pool.Exec(ctx, statement, args...)
+	if sqlState(err) == stateGivenUp {
+		return fmt.Errorf("%w: %w", job.ErrLost, err)
+	}
+	return err
+}
+
+func (s *slice) moveArgs(try int, state *reprice.State) []any {
+	groups := slices.SortedFunc(maps.Keys(s.differences), func(a, b group) int {
+		return cmp.Or(a.day.Compare(b.day), cmp.Compare(a.provider, b.provider), cmp.Compare(a.model, b.model))
+	})
+	n := len(groups)
+	days, providers, models := make([]time.Time, n), make([]string, n), make([]string, n)
+	events, before, after := make([]int64, n), make([]int64, n), make([]int64, n)
+	were, are := make([]int64, n), make([]int64, n)
+	for i, g := range groups {
+		d := s.differences[g]
+		days[i], providers[i], models[i] = g.day, g.provider, g.model
+		events[i], before[i], after[i], were[i], are[i] = d.events, d.before, d.after, d.unpricedBefore, d.unpricedAfter
+	}
+	return []any{
+		state.JobID, try, state.Slice, s.next.Time, s.next.Event, s.next.Partition, s.next.Offset, s.events, s.tooLarge,
+		days, providers, models, events, before, after, were, are,
+	}
+}
+
+func (s *slice) correctArgs(state *reprice.State) []any {
+	n := len(s.changes)
+	times, ids := make([]time.Time, n), make([]schema.ID, n)
+	partitions, offsets := make([]int32, n), make([]int64, n)
+	formerCosts, formerSources, formerPrices := make([]int64, n), make([]string, n), make([]*string, n)
+	costs, sources, prices, breakdowns := make([]int64, n), make([]string, n), make([]*string, n), make([]*string, n)
+	for i := range s.changes {
+		c := &s.changes[i]
+		times[i], ids[i], partitions[i], offsets[i] = c.Time, c.Event, c.Partition, c.Offset
+		formerCosts[i], formerSources[i], formerPrices[i] = c.cost, string(c.source), c.priceID
+		costs[i], sources[i] = c.quote.CostNanoUSD, string(c.quote.Source)
+		if c.quote.Source == price.Calculated {
+			breakdown := string(price.AppendBreakdown(nil, c.quote))
+			prices[i], breakdowns[i] = &c.quote.PriceID, &breakdown
+		}
+	}
+	return []any{
+		state.AccountID, times, ids, partitions, offsets, formerCosts, formerSources, formerPrices, costs, sources, prices, breakdowns,
+		slices.ContainsFunc(s.changes, func(c change) bool { return c.implicit }),
+	}
+}
+
+// maxTries bounds how often a slice is tried before the whole job is put back.
+const maxTries = 8
+
+// passing reports whether an error may be gone at the next try: others were in the way, or the database was away.
+func passing(err error) bool {
+	switch state := sqlState(err); {
+	case errors.Is(err, job.ErrLost):
+		return false
+	case state == stateMoved:
+		return true
+	case len(state) != 5:
+		return true // Not an answer of the database.
+	default:
+		// Transaction rollback, resources, operator intervention, locks not to be had.
+		return slices.Contains([]string{"40", "53", "55", "57", "58"}, state[:2])
+	}
+}
+
+func sqlState(err error) string {
+	var pg *pgconn.PgError
+	if errors.As(err, &pg) {
+		return pg.Code
+	}
+	return ""
+}
+
+// backoff returns the wait before the next try: 0.1 s doubling to 5 s, of which half is random.
+func backoff(attempt int) time.Duration {
+	wait := min(100*time.Millisecond<<min(attempt-1, 10), 5*time.Second)
+	return wait/2 + rand.N(wait/2)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-time.After(d):
+		return nil
+	}
+}

@@ -1,0 +1,105 @@
+package reprice
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/schema/reprice"
+)
+
+const (
+	// pollInterval is how often it is looked whether what is waited for is there.
+	pollInterval = 250 * time.Millisecond
+	// storedWithin bounds the wait for events that were accepted before.
+	storedWithin = 10 * time.Minute
+	// refreshedWithin bounds the wait for aggregates. Readers are told by complete_until what is still to come.
+	refreshedWithin = 5 * time.Minute
+)
+
+const selectStored = `
+SELECT coalesce(min(complete_until) >= $2 OR max(complete_until) = '-infinity', true) FROM kafka_offsets WHERE topic = $1`
+
+// awaitStored waits until everything that was received before a time is stored, so that it is repriced.
+func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
+	stored, err := r.await(ctx, storedWithin, selectStored, r.Topic, before)
+	if err != nil {
+		return fmt.Errorf("wait for the events that were received before: %w", err)
+	}
+	if !stored {
+		return work.Refuse("Events that were accepted before are not stored yet. Ask again when they are; complete_until in analytics says when.")
+	}
+	return nil
+}
+
+const selectRefreshed = `
+SELECT NOT EXISTS (SELECT FROM late_buckets WHERE bucket >= $1 AND bucket < $2 AND noted_at <= $3)
+  OR NOT EXISTS (SELECT FROM reprice_differences WHERE account_id = $4 AND job_id = $5)`
+
+// awaitRefreshed waits until the aggregates hold what was corrected, if anything was.
+func (r *Repricer) awaitRefreshed(ctx context.Context, state *reprice.State) error {
+	var now time.Time
+	if err := r.Pool.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+		return fmt.Errorf("ask the database for the time: %w", err)
+	}
+	refreshed, err := r.await(ctx, refreshedWithin, selectRefreshed, state.From.Add(-15*time.Minute), state.To, now,
+		state.AccountID, state.JobID)
+	if err != nil {
+		return fmt.Errorf("wait for the aggregates: %w", err)
+	}
+	if !refreshed {
+		r.Log.WarnContext(ctx, "events are repriced, and the aggregates do not hold all of it yet")
+	}
+	return nil
+}
+
+// await asks until the answer is true, and returns false when that took too long.
+func (r *Repricer) await(ctx context.Context, within time.Duration, question string, args ...any) (bool, error) {
+	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
+		var is bool
+		if err := r.Pool.QueryRow(ctx, question, args...).Scan(&is); err != nil || is {
+			return is, err
+		}
+		if err := sleep(ctx, pollInterval); err != nil {
+			return false, err
+		}
+	}
+	return false, nil
+}
+
+// selectOldest keeps a day from what retention is about to drop: were it gone before the aggregates are brought up to date, they
+// could not be any more. What was dropped under an earlier retention may have been dropped up to any moment of a quarter hour.
+// Aggregates are of all accounts: what one has deleted keeps every other from being brought up to date there.
+const selectOldest = `
+SELECT greatest($1, raw_dropped_before + interval '15 minutes', now() - raw_retention + interval '1 day',
+  (SELECT max(deleted_before) FROM account_retention) + interval '1 day')
+FROM schema_settings`
+
+// oldest returns the time from which events can be repriced, from or later.
+func (r *Repricer) oldest(ctx context.Context, from time.Time) (t time.Time, err error) {
+	if err := r.Pool.QueryRow(ctx, selectOldest, from).Scan(&t); err != nil {
+		return t, fmt.Errorf("find the oldest events that are kept: %w", err)
+	}
+	return t.UTC(), nil
+}
+
+const selectCount = `
+SELECT coalesce(sum(events), 0)::bigint FROM usage_15m
+WHERE account_id = $1 AND bucket > $2::timestamptz - interval '15 minutes' AND bucket < $3 AND ($4::text IS NULL OR model = $4)`
+
+// queryCanceled is the SQLSTATE of a statement that took longer than it may.
+const queryCanceled = "57014"
+
+// count returns how many events there are about: those with another source of cost are among them. It returns 0 where to count
+// them takes too long.
+func (r *Repricer) count(ctx context.Context, state *reprice.State) (n int64, err error) {
+	err = r.Pool.QueryRow(ctx, selectCount, state.AccountID, state.From, state.To, state.Model).Scan(&n)
+	if sqlState(err) == queryCanceled {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, fmt.Errorf("count events: %w", err)
+	}
+	return n, nil
+}
