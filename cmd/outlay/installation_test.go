@@ -41,14 +41,28 @@ const testPartitions = "6"
 
 func newInstallation(t testing.TB) *installation {
 	t.Helper()
-	brokers := schematest.Kafka(t)
 	in := &installation{databaseDir: t.TempDir()}
 	in.database = schematest.StartPostgres(t, postgres.Config{DataDir: in.databaseDir})
 	in.databaseURL = in.database.URL()
+	in.setUp(t)
+	return in
+}
+
+// newInstallationOn is newInstallation on a database of the test's own that is there already.
+func newInstallationOn(t testing.TB, databaseURL string) *installation {
+	t.Helper()
+	in := &installation{databaseURL: databaseURL}
+	in.setUp(t)
+	return in
+}
+
+// setUp migrates the database, makes topics, an account and the gateway.
+func (in *installation) setUp(t testing.TB) {
+	t.Helper()
 	// The names are this test's own; migrate makes the topics.
 	topic := "e2e-" + regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-") + "-" + time.Now().Format("150405.000000")
 	in.group = topic
-	for _, broker := range brokers {
+	for _, broker := range schematest.Kafka(t) {
 		in.kafka = append(in.kafka, "--kafka-brokers", broker)
 	}
 	in.kafka = append(in.kafka, "--kafka-topic", topic, "--kafka-dead-letter-topic", topic+"-dead")
@@ -60,7 +74,6 @@ func newInstallation(t testing.TB) *installation {
 		BaseURL: in.base, APIKey: field(t, made, "api key"),
 		Email: "owner@example.com", Password: field(t, made, "password"),
 	}
-	return in
 }
 
 // field reads a line such as "password  abc" of a command's output.
