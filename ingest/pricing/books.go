@@ -28,10 +28,12 @@ type Deps struct {
 
 // Books returns the price book of each account. It is safe for concurrent use.
 type Books struct {
-	pool    *pgxpool.Pool
-	log     *slog.Logger
-	now     func() time.Time
-	source  *source // nil when the built-in prices hold
+	pool   *pgxpool.Pool
+	log    *slog.Logger
+	now    func() time.Time
+	source *source // nil when the built-in prices hold
+	// charges is set by Run before anything else runs.
+	charges bool
 	metrics *metrics
 
 	// current is replaced whole; nil before the overrides were read once.
@@ -85,17 +87,20 @@ func (b *Books) Published() *price.Book {
 	return b.published
 }
 
-// RunPublished keeps the common book fresh until ctx ends, for who needs no other and has no database.
+// RunPublished keeps the common book fresh until ctx ends, for who shows it and charges nobody by it.
 func (b *Books) RunPublished(ctx context.Context) {
 	if b.source != nil {
+		b.recall(ctx)
 		b.refresh(ctx)
 	}
 	b.keepPublished(ctx)
 }
 
-// Run keeps the books fresh until ctx ends.
+// Run keeps the books fresh until ctx ends, and keeps which were in force for the next start.
 func (b *Books) Run(ctx context.Context) {
+	b.charges = true
 	if b.source != nil {
+		b.recall(ctx)
 		b.refresh(ctx)
 	}
 	var wg sync.WaitGroup
@@ -153,6 +158,17 @@ func (b *Books) refresh(ctx context.Context) {
 	if book == nil {
 		return
 	}
+	b.replace(book)
+	if !b.charges {
+		return
+	}
+	if err := b.remember(ctx, book); err != nil {
+		b.log.WarnContext(ctx, "after a restart the prices that held before will hold until these are read again", "error", err)
+	}
+}
+
+// replace puts another common book into force.
+func (b *Books) replace(book *price.Book) {
 	b.mu.Lock()
 	defer b.mu.Unlock()
 	b.published = book

@@ -145,6 +145,36 @@ func TestRefreshFromAnAddress(t *testing.T) {
 	}
 }
 
+// The prices that held last hold after a restart as well, while nothing can be read; and what is read then is compared with them.
+func TestLastPricesSurviveARestart(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		path := filepath.Join(t.TempDir(), "prices.json")
+		cfg := Config{File: path, Interval: time.Hour, Approve: []string{sum(catalogue("5"))}}
+		start := func(step, want string) {
+			t.Helper()
+			t.Run(step, func(t *testing.T) {
+				if got := cost(t, runBooks(t, db.Pool, cfg).Of(schema.ID{})); got != want {
+					t.Errorf("cost %s, want %s", got, want)
+				}
+			})
+		}
+		start("no file", "unpriced")
+		write(t, path, catalogue("5"))
+		start("the first prices", "5")
+		write(t, path, catalogue("7"))
+		start("a change", "7")
+		if err := os.Remove(path); err != nil {
+			t.Fatal(err)
+		}
+		start("no file again", "7")
+		write(t, path, catalogue("0.1"))
+		start("a suspicious change", "7")
+		write(t, path, catalogue("5"))
+		start("back", "5")
+	})
+}
+
 // runBooks runs Books on a database of the test's own until the test ends, and returns once they are ready.
 func runBooks(t *testing.T, pool *pgxpool.Pool, cfg Config) *Books {
 	t.Helper()
