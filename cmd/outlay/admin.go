@@ -33,8 +33,8 @@ type accountCommand struct {
 
 type accountCreateCommand struct {
 	databaseFlags
-	Name     string `required:"" help:"Name of the account."`
-	Email    string `required:"" help:"E-mail address of its owner, who can sign in."`
+	Name     string `required:"" placeholder:"NAME" help:"Name of the account."`
+	Email    string `required:"" placeholder:"ADDRESS" help:"E-mail address of its owner, who can sign in."`
 	Password string `help:"Password of the owner; one is made up and printed when left out. Prefer OUTLAY_PASSWORD_FILE."`
 	Plan     string `default:"enterprise" enum:"free,pro,enterprise" help:"Plan: free, pro or enterprise."`
 }

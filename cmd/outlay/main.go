@@ -36,6 +36,11 @@ type cli struct {
 const description = `Outlay records what software agents spend on language models, prices every call,
 stops an agent at its budget cap, and shows where the money went.
 
+To try it out: outlay up. It needs nothing else.
+
+In production: outlay migrate, then outlay account create, then any number of
+outlay ingest, outlay processor and outlay query. outlay check looks at the whole.
+
 Every flag is also an environment variable: --database-url is OUTLAY_DATABASE_URL.
 OUTLAY_DATABASE_URL_FILE names a file that holds the value, for secrets.`
 
@@ -46,14 +51,18 @@ func newParser(c *cli) *kong.Kong {
 	return kong.Must(c,
 		kong.Name("outlay"), kong.Description(description), kong.Vars{"version": version},
 		kong.DefaultEnvars("OUTLAY"), kong.Resolvers(kong.ResolverFunc(fromFile)),
-		kong.UsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
+		kong.ShortUsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
 }
 
 func main() {
 	var c cli
 	parser := newParser(&c)
-	parsed, err := parser.Parse(os.Args[1:])
+	args := os.Args[1:]
+	if len(args) == 0 {
+		args = []string{"--help"}
+	}
+	parsed, err := parser.Parse(args)
 	parser.FatalIfErrorf(err)
 	os.Exit(run(&c, parsed))
 }

@@ -43,7 +43,7 @@ type userCommand struct {
 type userCreateCommand struct {
 	databaseFlags
 	accountFlag
-	Email    string `required:"" help:"E-mail address to sign in with."`
+	Email    string `required:"" placeholder:"ADDRESS" help:"E-mail address to sign in with."`
 	Password string `help:"Password; one is made up and printed when left out. Prefer OUTLAY_PASSWORD_FILE."`
 	Role     string `default:"viewer" enum:"viewer,admin,owner" help:"Role: viewer, admin or owner."`
 }
