@@ -122,6 +122,9 @@ func (c *capped) hammer(t *testing.T) {
 	}
 	wg.Wait()
 	took := time.Since(start)
+	if least := 0.95 * capRate; capFull() && float64(n)/took.Seconds() < least {
+		t.Errorf("the load was %.0f requests a second, want at least %.0f", float64(n)/took.Seconds(), least)
+	}
 	t.Logf("%d requests in %.1f s, %.0f a second: let through %s USD of a cap of %s, refused %d, unclear %d",
 		n, took.Seconds(), float64(n)/took.Seconds(), c.letThrough(), c.limit, c.refused.Load(), c.unclear.Load())
 }
