@@ -2,6 +2,7 @@ package query
 
 import (
 	"encoding/json"
+	"strconv"
 	"time"
 
 	"github.com/outlayhq/outlay/query/usage"
@@ -45,7 +46,14 @@ type sessionPosition struct {
 	ID      string `json:"s"`
 }
 
-func (p *sessionPosition) valid() bool {
+func (p *sessionPosition) valid(order usage.SessionOrder) bool {
+	if order == usage.SessionsByStart {
+		micros, err := strconv.ParseInt(p.SortKey, 10, 64)
+		first, end := usage.AllTime()
+		if start := time.UnixMicro(micros); err != nil || start.Before(first) || !start.Before(end) {
+			return false
+		}
+	}
 	return wholeNumber(p.SortKey) && schema.TextFault(p.ID, maxSessionLength) == ""
 }
 
@@ -64,7 +72,7 @@ func (s *Server) listSessions(c *call) error {
 			string(usage.SessionsByEnd), string(usage.SessionsByCost), string(usage.SessionsByEvents), string(usage.SessionsByDuration))),
 	}
 	q.From, q.To = p.span(time.UTC, end, sinceEver)
-	if after := readCursor(c, p, (*sessionPosition).valid); after != nil {
+	if after := readCursor(c, p, func(at *sessionPosition) bool { return at.valid(q.Order) }); after != nil {
 		q.After = &usage.SessionPosition{SortKey: after.SortKey, ID: after.ID}
 	}
 	if err := p.err(); err != nil {
