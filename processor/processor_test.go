@@ -10,6 +10,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/testutil"
+	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -156,8 +157,12 @@ SELECT
 
 func (f *fixture) totals(t testing.TB) (n totals) {
 	t.Helper()
-	err := f.db.Pool.QueryRow(t.Context(), selectTotals, f.account, f.topic).
-		Scan(&n.Events, &n.Distinct, &n.Cost, &n.SpendEvents, &n.SpendCost, &n.Positions, &n.Dead)
+	// The snapshot comes before the plan: a plan made just before the first chunk was
+	// would not read it, and a later snapshot sees all that was stored with it.
+	err := pgx.BeginTxFunc(t.Context(), f.db.Pool, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {
+		return tx.QueryRow(t.Context(), selectTotals, f.account, f.topic).
+			Scan(&n.Events, &n.Distinct, &n.Cost, &n.SpendEvents, &n.SpendCost, &n.Positions, &n.Dead)
+	})
 	if err != nil {
 		t.Fatal(err)
 	}
