@@ -2,7 +2,6 @@ package reprice
 
 import (
 	"errors"
-	"io"
 	"log/slog"
 	"testing"
 	"time"
@@ -49,7 +48,7 @@ func (l *ledger) start(id string) *tried {
 		l.t.Fatal(err)
 	}
 	r := &Repricer{
-		Deps{Pool: l.pool, Topic: topic, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}, newMetrics(prometheus.NewRegistry()),
+		Deps{Pool: l.pool, Topic: topic, Log: slog.New(slog.DiscardHandler)}, newMetrics(prometheus.NewRegistry()),
 	}
 	return &tried{r, l, state, book, try.Attempt}
 }
@@ -169,10 +168,7 @@ func TestRepriceKeepsAwayFromRetention(t *testing.T) {
 		}
 		defer conn.Close(t.Context())
 		now := time.Now()
-		for _, age := range []time.Duration{110, 89*day + 20*time.Hour, 80 * day, 50 * day, 20 * day} {
-			if age < day {
-				age *= day
-			}
+		for _, age := range []time.Duration{110 * day, 89*day + 20*time.Hour, 80 * day, 50 * day, 20 * day} {
 			for range 10 {
 				e := l.event(now.Add(-age), now.Add(-age))
 				e.Model, e.Provider, e.SessionID, e.SessionImplicit = "in-house-7b", "", "ses_s", false
@@ -181,7 +177,7 @@ func TestRepriceKeepsAwayFromRetention(t *testing.T) {
 			}
 		}
 		l.materialise()
-		if err := migrations.Up(t.Context(), conn, migrations.Options{RawRetention: 90 * day, Log: slog.New(slog.NewTextHandler(io.Discard, nil))}); err != nil {
+		if err := migrations.Up(t.Context(), conn, migrations.Options{RawRetention: 90 * day, Log: slog.New(slog.DiscardHandler)}); err != nil {
 			t.Fatal(err)
 		}
 		if db.Edition == migrations.Community {
