@@ -1,9 +1,15 @@
 package ingest
 
 import (
+	"bytes"
+	"compress/gzip"
 	"encoding/json"
 	"errors"
+	"io"
 	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"strings"
 	"testing"
 	"time"
 	"unicode/utf8"
@@ -196,6 +202,39 @@ func FuzzUsage(f *testing.F) {
 		for _, provider := range []string{"", "openai", "anthropic"} {
 			body := append([]byte(`{"agent":"a","model":"gpt-4o","provider":"`+provider+`","usage":`), usage...)
 			judgeText(t, s, append(body, '}'))
+		}
+	})
+}
+
+// FuzzBody also holds that a compressed body is what the standard library says it is,
+// and never longer than allowed.
+func FuzzBody(f *testing.F) {
+	for _, body := range []string{"", `{"agent":"a"}`, strings.Repeat(" ", 5000)} {
+		var compressed bytes.Buffer
+		w := gzip.NewWriter(&compressed)
+		_, _ = w.Write([]byte(body))
+		_ = w.Close()
+		f.Add(compressed.Bytes())
+		f.Add(append(compressed.Bytes(), compressed.Bytes()...))
+		f.Add(compressed.Bytes()[:compressed.Len()-3])
+	}
+	const limit = 4096
+	f.Fuzz(func(t *testing.T, body []byte) {
+		r := httptest.NewRequest(http.MethodPost, "/v1/track", bytes.NewReader(body))
+		r.Header.Set("Content-Encoding", "gzip")
+		got, err := readBody(httptest.NewRecorder(), r, limit)
+		if err != nil {
+			judgeProblem(t, err)
+			return
+		}
+		defer releaseBody(got)
+		z, err := gzip.NewReader(bytes.NewReader(body))
+		if err != nil {
+			t.Fatal(err)
+		}
+		want, err := io.ReadAll(z)
+		if err != nil || !bytes.Equal(want, got.Bytes()) || len(want) > limit {
+			t.Errorf("%d bytes are read of %d, %v", got.Len(), len(want), err)
 		}
 	})
 }
