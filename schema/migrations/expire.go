@@ -61,13 +61,23 @@ func expiryLimit(ctx context.Context, conn *pgx.Conn, now time.Time) (time.Time,
 	if err != nil || edition != Community {
 		return now, err
 	}
+	limit := now
 	for _, l := range levels() {
-		if l.raw {
-			return l.watermark(ctx, conn)
+		if !l.raw {
+			continue
+		}
+		if limit, err = l.watermark(ctx, conn); err != nil {
+			return now, err
 		}
 	}
-	return now, nil
+	if err := conn.QueryRow(ctx, selectOldestNote, limit).Scan(&limit); err != nil {
+		return now, fmt.Errorf("read the notes of late buckets: %w", err)
+	}
+	return limit, nil
 }
+
+// What waits to be computed again needs its events until then.
+const selectOldestNote = `select least($1, min(bucket)) from late_buckets`
 
 // expiry is the time before which nothing of an account is kept: all of it, and of that the events that are deleted by
 // row. Both are the start of a day.
@@ -123,8 +133,9 @@ const deleteOneDay = `delete from events where account_id = $1 and ts >= $2 and 
 const liftColumnstoreLimit = `set local timescaledb.max_tuples_decompressed_per_dml_transaction = 0`
 
 func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int64, err error) {
-	if _, err := conn.Exec(ctx, noteDeleted, x.AccountID, x.Before); err != nil {
-		return 0, fmt.Errorf("note what is deleted: %w", err)
+	noted, err := x.note(ctx, conn)
+	if err != nil || !noted {
+		return 0, err
 	}
 	for {
 		var oldest *time.Time
@@ -148,6 +159,33 @@ func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int6
 			return deleted, fmt.Errorf("delete events of %v: %w", from, err)
 		}
 	}
+}
+
+// note notes what is deleted while nobody refreshes: who refreshes later knows it, and nobody goes on with what was known before.
+// It returns false when the lock stays taken; then the next run is to do it.
+func (x *expiry) note(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	for deadline := time.Now().Add(catchUpTimeout); ; {
+		locked, err := tryLock(ctx, conn, refreshLock)
+		if err != nil {
+			return false, err
+		}
+		if locked {
+			break
+		}
+		if time.Now().After(deadline) {
+			return false, nil
+		}
+		select {
+		case <-ctx.Done():
+			return false, fmt.Errorf("wait for a refresh: %w", ctx.Err())
+		case <-time.After(lockPoll):
+		}
+	}
+	defer freeLock(ctx, conn, refreshLock)
+	if _, err := conn.Exec(ctx, noteDeleted, x.AccountID, x.Before); err != nil {
+		return false, fmt.Errorf("note what is deleted: %w", err)
+	}
+	return true, nil
 }
 
 // A session that still gets events stays, whatever its sums are of.

@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"testing"
@@ -105,6 +106,10 @@ func TestAccountRetentionWaitsForTheAggregates(t *testing.T) {
 	insert(t, conn, fewDays(1, 100)...)
 	exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '80 days')`)
 	want := usage(t, conn)
+	if expire(t, conn); one[int](t, conn, countOlder, accountID(1), 60) < 39 {
+		t.Error("events were deleted that a note of a late bucket waits for")
+	}
+	exec(t, conn, `delete from late_buckets`)
 	expire(t, conn)
 	if diff := cmp.Diff(want, usage(t, conn)); diff != "" {
 		t.Errorf("sums changed:\n%.2000s", diff)
@@ -114,6 +119,30 @@ func TestAccountRetentionWaitsForTheAggregates(t *testing.T) {
 	}
 	if n := one[int](t, conn, countOlder, accountID(1), 60); n < 19 {
 		t.Errorf("%d events left that no aggregate holds, want all", n)
+	}
+}
+
+// A refresh that began before knows nothing of what is deleted: it is waited for.
+func TestAccountRetentionWaitsForARefresh(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	conn, refresher, waiting := still(t, db), connect(t, db), connect(t, db)
+	keepFor(t, conn, 60)
+	insert(t, conn, fewDays(1, 100)...)
+	if db.Edition == migrations.Community {
+		exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '75 minutes')`)
+	}
+	exec(t, conn, `delete from late_buckets`)
+	exec(t, refresher, `select pg_advisory_lock($1)`, migrations.RefreshLock)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
+	defer cancel()
+	if done, err := migrations.ExpireAccounts(ctx, waiting, time.Now()); err == nil || done.Events != 0 {
+		t.Errorf("during a refresh: %+v, %v, want it to wait", done, err)
+	}
+	waiting.Close(t.Context())
+	exec(t, refresher, `select pg_advisory_unlock($1)`, migrations.RefreshLock)
+	if done := expire(t, conn); done.Events == 0 {
+		t.Error("nothing was deleted after the refresh")
 	}
 }
 
@@ -183,6 +212,7 @@ func TestNothingOutlivesItsEvents(t *testing.T) {
 			exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '2 hours')`)
 			insert(t, conn, event(time.Now().Add(-3*time.Hour)))
 			exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '75 minutes')`)
+			exec(t, conn, `delete from late_buckets`)
 		}
 		check := func(what string, account int, want []string) {
 			t.Helper()
