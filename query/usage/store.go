@@ -189,7 +189,7 @@ const queryCanceled = "57014"
 
 func timeoutOr(err error) error {
 	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == queryCanceled {
+	if errors.As(err, &pgErr) && pgErr.Code == queryCanceled || errors.Is(err, context.DeadlineExceeded) {
 		return fmt.Errorf("%w: %w", ErrTimeout, err)
 	}
 	return err
