@@ -116,6 +116,27 @@ func TestSliceIsSavedOnce(t *testing.T) {
 	})
 }
 
+// A dry run counts a slice once, though no event keeps it from being saved again.
+func TestDryRunCountsASliceOnce(t *testing.T) {
+	t.Parallel()
+	l := newLedger(t, schematest.Database(t))
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	l.fleet(now, 100)
+	l.newPrices()
+	try := l.start(l.begin(body(now.Add(-30*day), now, `,"dry_run":true`)))
+	all := try.next(now)
+	if err := try.save(t.Context(), try.try, &try.state, all); err != nil || len(all.changes) == 0 {
+		t.Fatalf("save %d changes: %v", len(all.changes), err)
+	}
+	if err := try.save(t.Context(), try.try, &try.state, all); sqlState(err) != stateMoved {
+		t.Errorf("a slice saves again: %v", err)
+	}
+	var counted int
+	if err := l.pool.QueryRow(t.Context(), `SELECT sum(events) FROM reprice_differences`).Scan(&counted); err != nil || counted != len(all.changes) {
+		t.Errorf("%d changes are counted, want %d, %v", counted, len(all.changes), err)
+	}
+}
+
 // refreshNoted brings the aggregates up to date once.
 func (l *ledger) refreshNoted() {
 	l.t.Helper()
