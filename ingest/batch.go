@@ -32,17 +32,19 @@ func (s *Server) batch(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
-	b := batchOf{maxBytes: s.cfg.MaxBodyBytes}
-	if err := read(&b, body.Bytes()); err != nil {
+	b := s.newBatch()
+	defer b.release()
+	if err := read(b, body.Bytes()); err != nil {
 		return err
 	}
 	outcomes := b.outcomes
 	if err := s.limitRest(c, credential, len(outcomes)); err != nil {
 		return err
 	}
+	now := s.arrival()
 	for i := range outcomes {
 		if o := &outcomes[i]; o.err == nil {
-			o.admission, o.err = s.admit(c.Request.Context(), o.request, credential.AccountID)
+			o.admission, o.err = s.admit(c.Request.Context(), o.request, credential.AccountID, now)
 		}
 	}
 	s.record(outcomes)

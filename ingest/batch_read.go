@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync"
 
 	"github.com/go-json-experiment/json/jsontext"
 
@@ -19,6 +20,22 @@ type batchOf struct {
 	// maxBytes bounds the text of one event.
 	maxBytes int64
 	outcomes []outcome
+}
+
+// spareBatches are used again, with their memory.
+var spareBatches = sync.Pool{New: func() any { return new(batchOf) }}
+
+func (s *Server) newBatch() *batchOf {
+	b := spareBatches.Get().(*batchOf)
+	b.maxBytes = s.cfg.MaxBodyBytes
+	return b
+}
+
+// release gives b back once it was answered.
+func (b *batchOf) release() {
+	clear(b.outcomes)
+	b.outcomes = b.outcomes[:0]
+	spareBatches.Put(b)
 }
 
 // batchReader returns how the body is to be read. An error means that it is no

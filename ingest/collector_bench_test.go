@@ -33,7 +33,8 @@ of the providers.`
 
 // collectorConfig lets the Collector do as little as it can and still answer only
 // once the broker has acknowledged: without its queue an export waits for the
-// write, and without a linger the write waits for nothing.
+// write, and without a linger the write waits for nothing. Its metrics are on, as
+// they are by default and as Outlay's are.
 const collectorConfig = `
 receivers:
   otlp: {protocols: {http: {endpoint: %q}}}
@@ -46,15 +47,21 @@ exporters:
     retry_on_failure: {enabled: false}
 service:
   pipelines: {traces: {receivers: [otlp], exporters: [kafka]}}
-  telemetry: {metrics: {level: none}, logs: {level: error}}
+  telemetry:
+    logs: {level: error}
+    metrics: {level: normal, readers: [{pull: {exporter: {prometheus: {host: 127.0.0.1, port: %s}}}}]}
 `
 
 // startCollector returns the Collector once it takes spans.
 func startCollector(b *testing.B, broker *server) *server {
 	b.Helper()
 	address := freeAddress(b)
+	_, metricsPort, err := net.SplitHostPort(freeAddress(b))
+	if err != nil {
+		b.Fatal(err)
+	}
 	config := filepath.Join(b.TempDir(), "collector.yaml")
-	if err := os.WriteFile(config, fmt.Appendf(nil, collectorConfig, address, broker.address, wire.EventsTopic), 0o600); err != nil {
+	if err := os.WriteFile(config, fmt.Appendf(nil, collectorConfig, address, broker.address, wire.EventsTopic, metricsPort), 0o600); err != nil {
 		b.Fatal(err)
 	}
 	cmd := exec.Command(os.Getenv(collectorVar), "--config", config)

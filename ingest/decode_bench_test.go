@@ -19,7 +19,7 @@ func BenchmarkPrepare(b *testing.B) {
 		if err := decode([]byte(bodies[i%len(bodies)]), r); err != nil {
 			b.Fatal(err)
 		}
-		e, err := s.event(r, fuzzAccount)
+		e, err := s.event(r, fuzzAccount, s.arrival())
 		if err != nil {
 			b.Fatal(err)
 		}

@@ -50,7 +50,7 @@ func (d *delivery) encode(e *schema.Event) {
 	d.buf = wire.AppendKey(d.buf[:0], e)
 	key := len(d.buf)
 	d.buf = wire.Append(d.buf, e)
-	d.record = kgo.Record{Key: d.buf[:key:key], Value: d.buf[key:], Headers: versionHeaders}
+	d.record = kgo.Record{Key: d.buf[:key:key], Value: d.buf[key:], Headers: versionHeaders, Timestamp: e.ReceivedAt}
 }
 
 // size is how many bytes wait for Kafka.

@@ -9,10 +9,12 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
+// arrival is now as the events of a request have it.
+func (s *Server) arrival() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
+
 // event makes the event that is recorded: defaults filled in, priced. The error
 // is a problem that lists what is wrong.
-func (s *Server) event(r *request, account schema.ID) (*schema.Event, error) {
-	now := s.now().UTC().Truncate(time.Microsecond)
+func (s *Server) event(r *request, account schema.ID, now time.Time) (*schema.Event, error) {
 	e := r.event(account, now)
 	var faults schema.Faults
 	faults.CheckTime("timestamp", e.Time, now)
@@ -130,8 +132,8 @@ func (s *Server) price(e *schema.Event, r *request) error {
 }
 
 // again makes the event of a retry as it was answered before, but for what it cost.
-func (s *Server) again(r *request, account schema.ID) *schema.Event {
-	e := r.event(account, s.now().UTC().Truncate(time.Microsecond))
+func (s *Server) again(r *request, account schema.ID, now time.Time) *schema.Event {
+	e := r.event(account, now)
 	book := s.prices(account)
 	if book == nil {
 		return e // So the first is not priced either, and refused.

@@ -35,7 +35,7 @@ func fuzzServer() *Server {
 func (s *Server) fuzz(t *testing.T, o outcome) {
 	t.Helper()
 	if o.err == nil {
-		o.admission, o.err = s.admit(t.Context(), o.request, fuzzAccount)
+		o.admission, o.err = s.admit(t.Context(), o.request, fuzzAccount, s.arrival())
 	}
 	if o.err == nil {
 		s.recent.land(o.admission, ErrFull)

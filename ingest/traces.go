@@ -55,8 +55,9 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 		return nil, err
 	}
 	outcomes := make([]outcome, len(spans.Calls))
+	now := s.arrival()
 	for i := range spans.Calls {
-		outcomes[i] = s.prepareCall(c.Request.Context(), &spans.Calls[i], credential.AccountID)
+		outcomes[i] = s.prepareCall(c.Request.Context(), &spans.Calls[i], credential.AccountID, now)
 	}
 	s.record(outcomes)
 	if err := unclear(outcomes); err != nil {
@@ -93,13 +94,13 @@ func exportProblem(err error) error {
 
 // prepareCall makes the event of a call and charges its caps, as prepare does with
 // an event of a batch.
-func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schema.ID) outcome {
+func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schema.ID, now time.Time) outcome {
 	r := spareRequests.Get().(*request)
 	r.take(call, account)
 	if err := r.finish(call.Faults); err != nil {
 		return outcome{err: err}
 	}
-	a, err := s.admit(ctx, r, account)
+	a, err := s.admit(ctx, r, account, now)
 	return outcome{a, err}
 }
 

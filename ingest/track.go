@@ -40,7 +40,7 @@ func (s *Server) track(c *gin.Context) error {
 	if err := r.headerKey(c.Request); err != nil {
 		return err
 	}
-	a, err := s.admit(c.Request.Context(), r, credential.AccountID)
+	a, err := s.admit(c.Request.Context(), r, credential.AccountID, s.arrival())
 	if err != nil {
 		return err
 	}
@@ -74,18 +74,18 @@ type outcome struct {
 
 // admit makes the event of a request and charges its caps, unless it is recorded
 // already or on its way.
-func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admission, error) {
+func (s *Server) admit(ctx context.Context, r *request, account schema.ID, now time.Time) (admission, error) {
 	if r.idempotencyKey.value == "" {
-		return s.charge(ctx, r, account)
+		return s.charge(ctx, r, account, now)
 	}
 	f, mine, err := s.recent.claim(r.keyedID(account), r.fingerprint(s.recent.seed))
 	switch {
 	case err != nil:
 		return admission{}, err
 	case !mine:
-		return admission{request: r, event: s.again(r, account), duplicate: true, flight: f}, nil
+		return admission{request: r, event: s.again(r, account, now), duplicate: true, flight: f}, nil
 	}
-	a, err := s.charge(ctx, r, account)
+	a, err := s.charge(ctx, r, account, now)
 	a.flight = f
 	if err != nil {
 		s.recent.land(a, err)
@@ -94,8 +94,8 @@ func (s *Server) admit(ctx context.Context, r *request, account schema.ID) (admi
 }
 
 // charge makes the event of a request and charges its caps.
-func (s *Server) charge(ctx context.Context, r *request, account schema.ID) (admission, error) {
-	event, err := s.event(r, account)
+func (s *Server) charge(ctx context.Context, r *request, account schema.ID, now time.Time) (admission, error) {
+	event, err := s.event(r, account, now)
 	if err != nil {
 		return admission{}, err
 	}
