@@ -5,19 +5,16 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/http/httptest"
-	"net/http/httputil"
-	"net/url"
 	"os"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-
-	"github.com/outlayhq/outlay/cmd/outlay/load"
+	"golang.org/x/sync/errgroup"
 )
 
 // BenchmarkResidence reports the resident memory of `outlay ingest` at 256
@@ -34,47 +31,59 @@ func BenchmarkResidence(b *testing.B) {
 		b.Run(size.name, func(b *testing.B) {
 			in := newInstallation(b)
 			in.addKeysAndCaps(b, size.keys, size.capped)
-			in.startQuery(b)
-			in.startProcessor(b)
 			ingest := in.startIngest(b)
 			time.Sleep(startLasts + time.Second)
-			cfg := load.Config{
-				BaseURL: in.lastingGateway(b, 256), APIKey: in.credentials.APIKey, Email: in.credentials.Email, Password: in.credentials.Password,
-				Events: max(b.N, 1000), Concurrency: 256, Agents: size.agents, Batch: 1, GiveUp: time.Minute, Wait: time.Minute, Progress: io.Discard,
-			}
 			ctx, stop := context.WithCancel(b.Context())
 			defer stop()
 			var samples []float64
 			var sampling sync.WaitGroup
 			sampling.Go(func() { samples = ingest.sampleResident(ctx) })
 			b.ResetTimer()
-			report, err := load.Run(ctx, cfg)
+			in.trackOver(b, 256, size.agents, b.N)
 			b.StopTimer()
 			stop()
 			sampling.Wait()
-			if err != nil {
-				b.Fatal(err)
-			}
 			half := len(samples) / 2
 			b.ReportMetric(slices.Max(samples[:half+1]), "first-half-MiB")
 			b.ReportMetric(slices.Max(samples[half:]), "second-half-MiB")
-			b.ReportMetric(float64(report.Acknowledged)/report.Elapsed.Seconds(), "events/s")
+			b.ReportMetric(float64(b.N)/b.Elapsed().Seconds(), "events/s")
 		})
 	}
 }
 
-// lastingGateway is an address in front of the tiers that keeps its connections to them.
-func (in *installation) lastingGateway(b *testing.B, connections int) string {
+// trackOver sends n events of a number of agents to ingest over connections that
+// stay open.
+func (in *installation) trackOver(b *testing.B, connections, agents, n int) {
 	b.Helper()
-	transport := &http.Transport{MaxIdleConnsPerHost: connections}
-	to := func(target *url.URL) http.Handler {
-		p := httputil.NewSingleHostReverseProxy(target)
-		p.Transport = transport
-		return p
+	target := (*in.ingests.Load())[0].String() + "/v1/track"
+	client := &http.Client{Transport: &http.Transport{MaxIdleConnsPerHost: connections}}
+	var next atomic.Int64
+	var group errgroup.Group
+	for range connections {
+		group.Go(func() error {
+			for i := next.Add(1); i <= int64(n); i = next.Add(1) {
+				body := fmt.Sprintf(`{"agent":"agent-%d","model":"gpt-4o","input_tokens":%d,"output_tokens":%d}`, i%int64(agents), i%9000, i%700)
+				req, err := http.NewRequestWithContext(b.Context(), http.MethodPost, target, strings.NewReader(body))
+				if err != nil {
+					return err
+				}
+				req.Header.Set("Authorization", "Bearer "+in.credentials.APIKey)
+				resp, err := client.Do(req)
+				if err != nil {
+					return err
+				}
+				_, _ = io.Copy(io.Discard, resp.Body)
+				_ = resp.Body.Close()
+				if resp.StatusCode != http.StatusOK {
+					return fmt.Errorf("answered %s", resp.Status)
+				}
+			}
+			return nil
+		})
 	}
-	server := httptest.NewServer(oneAddress(to((*in.ingests.Load())[0]), to(in.query)))
-	b.Cleanup(server.Close)
-	return server.URL
+	if err := group.Wait(); err != nil {
+		b.Fatal(err)
+	}
 }
 
 // addKeysAndCaps adds API keys that nobody uses and caps of agents.
