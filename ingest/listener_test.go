@@ -120,6 +120,30 @@ func TestListenerLosesNoByte(t *testing.T) {
 	}
 }
 
+// Who reads single bytes gets each of them at the second try.
+func TestListenerIsReadByteByByte(t *testing.T) {
+	l := Listener(listen(t))
+	defer l.Close()
+	const text = "abc"
+	_, err := io.WriteString(dialTo(t, l), text)
+	fatal(t, err)
+	c, err := l.Accept()
+	fatal(t, err)
+	defer c.Close()
+	fatal(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	for i := range text {
+		var one [1]byte
+		for try, want := range []int{0, 1} {
+			if n, err := c.Read(one[:]); n != want || err != nil {
+				t.Fatalf("byte %d, read %d: got %d bytes and %v, want %d", i, try, n, err, want)
+			}
+		}
+		if one[0] != text[i] {
+			t.Errorf("byte %d is %q", i, one[0])
+		}
+	}
+}
+
 func TestListenerCutsOffSlowSenders(t *testing.T) {
 	l := listen(t)
 	serveOn(t, Listener(l), echo)

@@ -136,7 +136,7 @@ func (in *installation) startIngest(t testing.TB) *running {
 	return r
 }
 
-func (in *installation) startQuery(t testing.TB) *running {
+func (in *installation) startQuery(t *testing.T) *running {
 	t.Helper()
 	listen, ops := freeAddress(t), freeAddress(t)
 	key := t.TempDir() + "/jwt.pem"
@@ -153,7 +153,7 @@ func (in *installation) startQuery(t testing.TB) *running {
 const processorSession = 6 * time.Second
 
 // startProcessor starts one more processor, with more flags, and does not wait for it.
-func (in *installation) startProcessor(t testing.TB, flags ...string) *running {
+func (in *installation) startProcessor(t *testing.T, flags ...string) *running {
 	t.Helper()
 	return launch(t, "processor", slices.Concat([]string{
 		"processor", "--database-url", in.databaseURL, "--ops-listen", freeAddress(t),
