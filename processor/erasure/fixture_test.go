@@ -10,7 +10,6 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
@@ -193,21 +192,7 @@ func (h *house) store(events ...schema.Event) {
 // ask returns the body of an answer that has to have this status.
 func (p *person) ask(method, path string, status int) []byte {
 	p.t.Helper()
-	r, err := http.NewRequestWithContext(p.t.Context(), method, p.url+path, nil)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+p.token)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		p.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != status {
-		p.t.Fatalf("%s %s = %d, want %d: %v %.500s", method, path, response.StatusCode, status, err, text)
-	}
-	return text
+	return schematest.Ask(p.t, method, p.url+path, p.token, "", status)
 }
 
 // get decodes an answer with every digit of its numbers.

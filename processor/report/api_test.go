@@ -8,7 +8,6 @@ import (
 	"encoding/csv"
 	"encoding/json"
 	"encoding/pem"
-	"io"
 	"log/slog"
 	"math/big"
 	"net/http"
@@ -69,21 +68,7 @@ func newAPI(t *testing.T, pool *pgxpool.Pool, name string) *api {
 // ask returns the body of an answer that has to have this status.
 func (a *api) ask(method, path, body string, status int) []byte {
 	a.t.Helper()
-	r, err := http.NewRequestWithContext(a.t.Context(), method, a.url+path, strings.NewReader(body))
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+a.token)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		a.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != status {
-		a.t.Fatalf("%s %s = %d, want %d: %v %.500s", method, path, response.StatusCode, status, err, text)
-	}
-	return text
+	return schematest.Ask(a.t, method, a.url+path, a.token, body, status)
 }
 
 func (a *api) get(path string, v any) {

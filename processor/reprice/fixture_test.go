@@ -9,12 +9,10 @@ import (
 	"encoding/json"
 	"encoding/pem"
 	"fmt"
-	"io"
 	"log/slog"
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
-	"strings"
 	"sync"
 	"testing"
 	"time"
@@ -102,21 +100,7 @@ func (l *ledger) exec(sql string, args ...any) {
 // ask returns the body of an answer that has to have this status.
 func (l *ledger) ask(method, path, body string, status int) []byte {
 	l.t.Helper()
-	r, err := http.NewRequestWithContext(l.t.Context(), method, l.url+path, strings.NewReader(body))
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	r.Header.Set("Authorization", "Bearer "+l.token)
-	response, err := http.DefaultClient.Do(r)
-	if err != nil {
-		l.t.Fatal(err)
-	}
-	defer response.Body.Close()
-	text, err := io.ReadAll(response.Body)
-	if err != nil || response.StatusCode != status {
-		l.t.Fatalf("%s %s = %d, want %d: %v %.500s", method, path, response.StatusCode, status, err, text)
-	}
-	return text
+	return schematest.Ask(l.t, method, l.url+path, l.token, body, status)
 }
 
 func (l *ledger) get(path string, v any) {
