@@ -217,6 +217,19 @@ func (l *ledger) upkeep(t *testing.T) {
 	t.Cleanup(func() { cancel(); done.Wait() })
 }
 
+// awaitUpkeep waits until the aggregates hold all late events. It takes some seconds where a policy is due.
+func (l *ledger) awaitUpkeep() {
+	l.t.Helper()
+	for waiting := true; waiting; {
+		if err := sleep(l.t.Context(), 50*time.Millisecond); err != nil {
+			l.t.Fatal(err)
+		}
+		if err := l.pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM late_buckets)`).Scan(&waiting); err != nil {
+			l.t.Fatal(err)
+		}
+	}
+}
+
 // runner works on jobs until it is stopped, or the test ends.
 type runner struct {
 	registry *prometheus.Registry

@@ -190,12 +190,6 @@ func (b *Broker) Stop(ctx context.Context) error {
 	}
 }
 
-// Pause stops the broker in its tracks: connections stay open and nothing answers. Resume lets it go on.
-func (b *Broker) Pause() error { return b.process.Signal(syscall.SIGSTOP) }
-
-// Resume lets a paused broker go on.
-func (b *Broker) Resume() error { return b.process.Signal(syscall.SIGCONT) }
-
 // freePorts picks n ports that nobody listens on now.
 func freePorts(ctx context.Context, n int) ([]int, error) {
 	var lc net.ListenConfig
