@@ -101,11 +101,11 @@ func readNotes(ctx context.Context, conn *pgx.Conn) ([]note, error) {
 	return notes, nil
 }
 
-// A job whose time is long past does not run any more; nothing waits for it.
+// A job whose time is long past does not run any more, and one that is not scheduled does not run by itself; nothing waits for them.
 const selectPolicyDue = `
 select exists (
     select from timescaledb_information.jobs
-    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_name like 'usage\_%'
+    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_name like 'usage\_%' and scheduled
       and next_start between now() - interval '10 seconds' and now() + interval '2 seconds')`
 
 // policyDue reports whether a policy is about to refresh. It would fail if it met a refresh of ours.

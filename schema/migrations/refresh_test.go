@@ -118,17 +118,24 @@ func TestRefreshLateGivesWayToAPolicy(t *testing.T) {
 	checkUsage(t, conn)
 }
 
-// A policy that is due would fail on meeting a refresh, so it goes first; one whose time is long past runs no more.
+// A policy that is due would fail on meeting a refresh, so it goes first; one whose time is long past, or that is not scheduled,
+// does not run.
 func TestRefreshLateLetsADuePolicyGoFirst(t *testing.T) {
 	t.Parallel()
 	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	insert(t, conn, event(time.Now().Add(-5*time.Hour)))
 	job := column[int32](t, conn, selectRefreshJobs)[0]
-	exec(t, conn, `select alter_job($1, next_start => now() + interval '1 second')`, job)
+	const due = `select alter_job($1, next_start => now() + interval '1 second', scheduled => $2)`
+	exec(t, conn, due, job, true)
 	if n := refreshLate(t, conn); n != 0 || notes(t, conn) != 1 {
 		t.Errorf("settled %d notes and left %d, want 0 and 1", n, notes(t, conn))
 	}
-	exec(t, conn, `select alter_job($1, next_start => now() - interval '1 hour')`, job)
+	exec(t, conn, due, job, false)
+	if n := refreshLate(t, conn); n != 1 {
+		t.Errorf("settled %d notes though the policy is not scheduled, want 1", n)
+	}
+	insert(t, conn, event(time.Now().Add(-5*time.Hour)))
+	exec(t, conn, `select alter_job($1, next_start => now() - interval '1 hour', scheduled => true)`, job)
 	if n := refreshLate(t, conn); n != 1 {
 		t.Errorf("settled %d notes though no policy runs, want 1", n)
 	}
