@@ -17,6 +17,7 @@ type metrics struct {
 	signIns  *prometheus.CounterVec
 	// refreshes that were reused are refresh tokens in two hands.
 	refreshes *prometheus.CounterVec
+	tokens    *prometheus.CounterVec
 	// outsideTokens and keyFetches are about outside identity providers.
 	outsideTokens *prometheus.CounterVec
 	keyFetches    *prometheus.CounterVec
@@ -56,6 +57,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_refreshes_total",
 			Help: "Refresh tokens that were sent, by outcome; a reused one ends its sign-in.",
 		}, []string{"outcome"}),
+		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_query_tokens_total",
+			Help: "Tokens that requests showed, by outcome of the check; the signature of a remembered one was checked before.",
+		}, []string{"outcome"}),
 		outsideTokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_query_outside_tokens_total",
 			Help: "Tokens that name an outside identity provider as their issuer, by outcome of the check.",
@@ -68,6 +73,9 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeAccepted, outcomeRefused} {
 		m.outsideTokens.WithLabelValues(outcome)
 	}
+	for _, outcome := range []string{auth.TokenRemembered, auth.TokenVerified, auth.TokenRefused} {
+		m.tokens.WithLabelValues(outcome)
+	}
 	for _, outcome := range []string{auth.FetchOK, auth.FetchFailed, auth.FetchLimited} {
 		m.keyFetches.WithLabelValues(outcome)
 	}
@@ -77,7 +85,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.outsideTokens, m.keyFetches)
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches)
 	return m
 }
 
@@ -100,6 +108,9 @@ func (m *metrics) outsideToken(accepted bool) {
 	}
 	m.outsideTokens.WithLabelValues(outcome).Inc()
 }
+
+// tokenChecked counts a token that a request showed.
+func (m *metrics) tokenChecked(outcome string) { m.tokens.WithLabelValues(outcome).Inc() }
 
 // keysFetched counts a try to fetch a provider's keys.
 func (m *metrics) keysFetched(outcome string) { m.keyFetches.WithLabelValues(outcome).Inc() }

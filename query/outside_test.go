@@ -237,7 +237,13 @@ func TestProviderKeysRotate(t *testing.T) {
 	if got := ask(token("r1")); got != http.StatusOK || provider.fetched() != 1 {
 		t.Fatalf("the first token = %d after %d fetches", got, provider.fetched())
 	}
+	// Its signature is remembered, and is not good any more all the same.
 	old := token("e1")
+	for range 2 {
+		if got := ask(old); got != http.StatusOK {
+			t.Fatalf("a key before it is withdrawn = %d", got)
+		}
+	}
 	provider.change(func() {
 		delete(provider.keys, "e1")
 		provider.keys["c2"] = newCurveKey(t)

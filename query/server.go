@@ -100,7 +100,9 @@ func New(config Config) (*Server, error) {
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	s.verifier = auth.NewVerifier(s.tokens, s.outside, s.metrics.outsideToken)
+	s.verifier = auth.NewVerifier(s.tokens, s.outside, auth.VerifierDeps{
+		Now: config.Now, Checked: s.metrics.tokenChecked, Outside: s.metrics.outsideToken,
+	})
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
 		return nil, err
 	}

@@ -86,21 +86,23 @@ type outsideIssuer struct {
 
 // verify returns who a token speaks for. UserID stays zero: which user that is here,
 // Standing knows.
-func (i *outsideIssuer) verify(ctx context.Context, token string) (Principal, error) {
+func (i *outsideIssuer) verify(ctx context.Context, token string) (goodToken, error) {
+	// The version of before: keys that are exchanged meanwhile have the token checked again.
+	version := i.keys.versionNow()
 	var claims jwt.MapClaims
 	_, err := i.parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) { return i.key(ctx, t) })
 	if err != nil {
-		return Principal{}, err
+		return goodToken{}, err
 	}
 	who := account.Outsider{Issuer: i.Issuer}
 	if who.Subject, err = subjectOf(claims); err != nil {
-		return Principal{}, err
+		return goodToken{}, err
 	}
 	if who.AccountID, err = i.accountOf(claims); err != nil {
-		return Principal{}, err
+		return goodToken{}, err
 	}
 	if who.Role, err = i.roleOf(claims); err != nil {
-		return Principal{}, err
+		return goodToken{}, err
 	}
 	who.Name = who.Subject
 	if email, _ := claims["email"].(string); email != "" && account.EmailFault(email) == "" {
@@ -108,7 +110,12 @@ func (i *outsideIssuer) verify(ctx context.Context, token string) (Principal, er
 	}
 	// The parser has seen to it that there is one.
 	expires, _ := claims.GetExpirationTime()
-	return Principal{AccountID: who.AccountID, Role: who.Role, ExpiresAt: expires.Time, Outsider: &who}, nil
+	notBefore, _ := claims.GetNotBefore()
+	issuedAt, _ := claims.GetIssuedAt()
+	return goodToken{
+		who:  Principal{AccountID: who.AccountID, Role: who.Role, ExpiresAt: expires.Time, Outsider: &who},
+		from: validFrom(notBefore, issuedAt), issuer: i, keyVersion: version,
+	}, nil
 }
 
 // outsideTypes are the typ headers of tokens that are accepted; some providers send none.

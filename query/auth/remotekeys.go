@@ -54,6 +54,8 @@ type remoteKeys struct {
 
 	mu   sync.Mutex
 	keys map[string]remoteKey
+	// version counts the key sets: what was checked with one may fail with the next.
+	version uint64
 	// nextFetch is when an unknown key id may cause a fetch again.
 	nextFetch time.Time
 	// fetching is closed at the end of the fetch that runs; nil when none does. failure
@@ -99,6 +101,13 @@ func (k *remoteKeys) known(id string) (remoteKey, bool) {
 	defer k.mu.Unlock()
 	key, ok := k.keys[id]
 	return key, ok
+}
+
+// versionNow changes whenever the keys were fetched anew.
+func (k *remoteKeys) versionNow() uint64 {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.version
 }
 
 // keep fetches the keys now and whenever they are old, until ctx ends.
@@ -154,6 +163,7 @@ func (k *remoteKeys) fetchOnce(ctx context.Context, due bool) error {
 	}
 	k.count(FetchOK)
 	k.keys = keys
+	k.version++
 	return nil
 }
 

@@ -125,18 +125,33 @@ const (
 
 // Verify returns who a token speaks for, or an error that is ErrBadToken.
 func (t *Tokens) Verify(token string) (Principal, error) {
+	good, err := t.verify(token)
+	return good.who, err
+}
+
+func (t *Tokens) verify(token string) (goodToken, error) {
 	if len(token) > maxTokenBytes {
-		return Principal{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
+		return goodToken{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
 	}
 	var c claims
 	if _, err := t.parser.ParseWithClaims(token, &c, t.key); err != nil {
-		return Principal{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+		return goodToken{}, fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
 	who, err := c.principal()
 	if err != nil {
-		return Principal{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+		return goodToken{}, fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
-	return who, nil
+	return goodToken{who: who, from: validFrom(c.NotBefore, c.IssuedAt)}, nil
+}
+
+// validFrom returns the later of two claims, either of which may be missing.
+func validFrom(notBefore, issuedAt *jwt.NumericDate) (from time.Time) {
+	for _, claim := range []*jwt.NumericDate{notBefore, issuedAt} {
+		if claim != nil && claim.After(from) {
+			from = claim.Time
+		}
+	}
+	return from
 }
 
 // key returns the public key that a token's header names. It looks only among

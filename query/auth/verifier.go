@@ -2,43 +2,85 @@ package auth
 
 import (
 	"context"
+	"crypto/sha256"
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
 	"strings"
+	"time"
 )
 
 // Verifier checks access tokens, our own and those of outside identity providers. It is
 // safe for concurrent use.
 type Verifier struct {
-	own     *Tokens
-	outside *Outside
-	// count is told whether a token of an outside provider was accepted.
-	count func(accepted bool)
+	own      *Tokens
+	outside  *Outside
+	verified *verified
+	deps     VerifierDeps
 }
 
-// NewVerifier returns a Verifier. count is told of each outside token whether it was
-// accepted.
-func NewVerifier(own *Tokens, outside *Outside, count func(accepted bool)) *Verifier {
-	return &Verifier{own, outside, count}
+// The outcomes of a check.
+const (
+	// TokenRemembered is good, and its signature was checked before.
+	TokenRemembered = "remembered"
+	TokenVerified   = "verified"
+	TokenRefused    = "refused"
+)
+
+// VerifierDeps are what a Verifier works with.
+type VerifierDeps struct {
+	Now func() time.Time
+	// Checked is told the outcome of each check.
+	Checked func(outcome string)
+	// Outside is told of each token of an outside provider whether it was accepted.
+	Outside func(accepted bool)
 }
 
-// Verify returns who a token speaks for, or an error that is ErrBadToken. Who issued it
-// decides whose keys and rules it is held to, and nothing else of the token does.
+// NewVerifier returns a Verifier that remembers no token.
+func NewVerifier(own *Tokens, outside *Outside, d VerifierDeps) *Verifier {
+	return &Verifier{own, outside, newVerified(), d}
+}
+
+// Verify returns who a token speaks for, or an error that is ErrBadToken.
 func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) {
 	if len(token) > maxTokenBytes {
+		v.deps.Checked(TokenRefused)
 		return Principal{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
 	}
+	sum := tokenSum(sha256.Sum256([]byte(token)))
+	good, known := v.verified.find(sum, v.deps.Now())
+	if !known {
+		var err error
+		if good, err = v.verify(ctx, token); err != nil {
+			v.deps.Checked(TokenRefused)
+			return Principal{}, err
+		}
+		v.verified.remember(sum, good)
+	}
+	if known {
+		v.deps.Checked(TokenRemembered)
+	} else {
+		v.deps.Checked(TokenVerified)
+	}
+	if good.issuer != nil {
+		v.deps.Outside(true)
+	}
+	return good.who, nil
+}
+
+// verify checks all of a token. Who issued it decides whose keys and rules it is held to,
+// and nothing else of the token does.
+func (v *Verifier) verify(ctx context.Context, token string) (goodToken, error) {
 	issuer, known := v.outside.issuers[claimedIssuer(token)]
 	if !known {
-		return v.own.Verify(token)
+		return v.own.verify(token)
 	}
-	who, err := issuer.verify(ctx, token)
-	v.count(err == nil)
+	good, err := issuer.verify(ctx, token)
 	if err != nil {
-		return Principal{}, fmt.Errorf("%w: of %s: %w", ErrBadToken, issuer.Issuer, err)
+		v.deps.Outside(false)
+		return goodToken{}, fmt.Errorf("%w: of %s: %w", ErrBadToken, issuer.Issuer, err)
 	}
-	return who, nil
+	return good, nil
 }
 
 // claimedIssuer returns the iss claim of a token that nobody has checked yet, or "".
