@@ -42,7 +42,7 @@ const testPartitions = "6"
 func newInstallation(t testing.TB) *installation {
 	t.Helper()
 	in := &installation{databaseDir: t.TempDir()}
-	in.database = schematest.StartPostgres(t, postgres.Config{DataDir: in.databaseDir})
+	in.database = schematest.StartPostgres(t, postgres.Config{DataDir: in.databaseDir, Port: freePort(t).Port()})
 	in.databaseURL = in.database.URL()
 	in.setUp(t)
 	return in

@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -15,6 +14,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/deploy/child"
+	"github.com/outlayhq/outlay/schema/schematest/port"
 )
 
 // program builds the program once for all tests of this package.
@@ -127,15 +127,20 @@ func isReady(ctx context.Context, ops string) bool {
 	return resp.StatusCode == http.StatusOK
 }
 
-// freeAddress returns an address on the loopback that nobody listens on.
+// freeAddress returns an address on the loopback that nobody else gets during the test.
 func freeAddress(t testing.TB) string {
 	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+	return freePort(t).Address()
+}
+
+func freePort(t testing.TB) *port.Reservation {
+	t.Helper()
+	r, err := port.Reserve()
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer l.Close()
-	return l.Addr().String()
+	t.Cleanup(r.Close)
+	return r
 }
 
 // scale is how many events the load tests send: OUTLAY_E2E_EVENTS, or a number

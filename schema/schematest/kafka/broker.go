@@ -6,11 +6,9 @@ import (
 	"encoding/base64"
 	"errors"
 	"fmt"
-	"net"
 	"os"
 	"os/exec"
 	"path/filepath"
-	"strconv"
 	"strings"
 	"syscall"
 	"time"
@@ -19,24 +17,28 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/deploy/child"
+	"github.com/outlayhq/outlay/schema/schematest/port"
 )
 
 // Broker is a Kafka that was started. It is not safe for concurrent use.
 type Broker struct {
-	libs    Libs
-	dir     string
-	port    int
-	process *child.Process
+	libs Libs
+	dir  string
+	// Reserved for as long as the broker may be started again.
+	port, controller *port.Reservation
+	process          *child.Process
 }
 
 // Start formats a new broker's storage in dir, which must be empty or missing, on free ports, and returns when it serves.
-func Start(ctx context.Context, libs Libs, dir string) (*Broker, error) {
-	ports, err := freePorts(ctx, 2)
-	if err != nil {
+func Start(ctx context.Context, libs Libs, dir string) (b *Broker, err error) {
+	b = &Broker{libs: libs, dir: dir}
+	if b.port, err = port.Reserve(); err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
-	b := &Broker{libs: libs, dir: dir, port: ports[0]}
-	if err := b.format(ctx, ports[1]); err != nil {
+	if b.controller, err = port.Reserve(); err != nil {
+		return nil, fmt.Errorf("start kafka: %w", err)
+	}
+	if err := b.format(ctx); err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
 	if err := b.Restart(ctx); err != nil {
@@ -76,11 +78,11 @@ num.io.threads=4
 `
 
 // format writes the settings and makes the storage.
-func (b *Broker) format(ctx context.Context, controllerPort int) error {
+func (b *Broker) format(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
-	text := fmt.Sprintf(properties, b.port, controllerPort, filepath.Join(b.dir, "data"))
+	text := fmt.Sprintf(properties, b.port.Port(), b.controller.Port(), filepath.Join(b.dir, "data"))
 	if err := os.WriteFile(b.settings(), []byte(text), 0o644); err != nil {
 		return err
 	}
@@ -164,7 +166,7 @@ func (b *Broker) lastLog() string {
 
 // Addrs are the broker's addresses for a client: one.
 func (b *Broker) Addrs() []string {
-	return []string{net.JoinHostPort("127.0.0.1", strconv.Itoa(b.port))}
+	return []string{b.port.Address()}
 }
 
 // PID is the process id of the running, or last, broker.
@@ -188,21 +190,6 @@ func (b *Broker) Stop(ctx context.Context) error {
 		b.Kill()
 		return fmt.Errorf("stop kafka: %w", ctx.Err())
 	}
-}
-
-// freePorts picks n ports that nobody listens on now.
-func freePorts(ctx context.Context, n int) ([]int, error) {
-	var lc net.ListenConfig
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := lc.Listen(ctx, "tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
-		}
-		defer l.Close()
-		ports[i] = l.Addr().(*net.TCPAddr).Port
-	}
-	return ports, nil
 }
 
 // Version asks the brokers at addrs what they are.
