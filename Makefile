@@ -29,7 +29,7 @@ build: ## build the one binary, build/outlay
 
 test: ## run all tests with the race detector, on a real Kafka and every edition of the database that is installed
 	@.ci/setup test
-	@$(SERVERS) go test -race -timeout 15m -run '$(RUN)' $(PKG)
+	@$(SERVERS) go test -race -timeout 45m -run '$(RUN)' $(PKG)
 
 race: ## run the tests COUNT times over, with more threads than processors, to find what happens rarely
 	@.ci/setup test
@@ -37,7 +37,7 @@ race: ## run the tests COUNT times over, with more threads than processors, to f
 
 e2e: ## run only the tests that start the program itself
 	@.ci/setup test
-	@$(SERVERS) go test -race -timeout 15m -count 1 -run '$(RUN)' ./cmd/...
+	@$(SERVERS) go test -race -timeout 45m -count 1 -run '$(RUN)' ./cmd/...
 
 lint: ## check the code as CI does
 	@go mod tidy -diff

@@ -26,7 +26,7 @@ func TestCapAcrossReplicas(t *testing.T) {
 	c.checkBound(t)
 	c.checkUsedUp(t)
 	c.checkRefused(t, "afterwards")
-	c.checkRest(t, 20*time.Second)
+	c.checkRest(t, time.Minute)
 	c.checkLedger(t)
 
 	for _, r := range c.replicas {
@@ -57,7 +57,7 @@ func TestCapWithoutProcessor(t *testing.T) {
 	}
 	c.checkRefused(t, "after a restart, with nothing stored")
 	c.startProcessor(t)
-	c.checkRest(t, 20*time.Second)
+	c.checkRest(t, time.Minute)
 	c.checkBound(t)
 	c.checkRefused(t, "when all is stored")
 }
@@ -90,11 +90,11 @@ func TestCapWithKills(t *testing.T) {
 		c.trackCapped(t.Context(), c.replicas[0])
 	}
 	c.checkBound(t)
-	c.checkRest(t, 20*time.Second)
+	c.checkRest(t, time.Minute)
 }
 
-// Raising, resetting and removing a cap lets events through on every replica within
-// a second.
+// Raising, resetting and removing a cap lets events through on every replica; at full
+// size within a second.
 func TestCapChangesReachReplicas(t *testing.T) {
 	t.Parallel()
 	c := newCapped(t)
@@ -104,25 +104,25 @@ func TestCapChangesReachReplicas(t *testing.T) {
 	c.exhaust(t)
 	c.limit += 100 * capCost
 	c.put(t)
-	c.answersWithin(t, time.Second, "raised", http.StatusOK)
+	c.answers(t, "raised", http.StatusOK)
 	c.exhaust(t)
 	if status := c.owner.call(t, http.MethodPost, cappedBudget+"/reset", "", &struct{}{}); status != http.StatusOK {
 		t.Fatalf("reset: status %d", status)
 	}
-	c.answersWithin(t, time.Second, "reset", http.StatusOK)
+	c.answers(t, "reset", http.StatusOK)
 	c.exhaust(t)
 	if status := c.owner.call(t, http.MethodDelete, cappedBudget, "", &struct{}{}); status != http.StatusNoContent {
 		t.Fatalf("remove: status %d", status)
 	}
-	c.answersWithin(t, time.Second, "removed", http.StatusOK)
+	c.answers(t, "removed", http.StatusOK)
 	c.put(t)
-	c.answersWithin(t, time.Second, "set again", http.StatusPaymentRequired)
+	c.answers(t, "set again", http.StatusPaymentRequired)
 }
 
 // exhaust sends events until every replica refuses them.
 func (c *capped) exhaust(t *testing.T) {
 	t.Helper()
-	deadline := time.Now().Add(30 * time.Second)
+	deadline := time.Now().Add(2 * time.Minute)
 	for refusals := 0; refusals < 3*len(c.replicas); {
 		for _, r := range c.replicas {
 			if c.track(t.Context(), r, c.scope.Agent) == http.StatusPaymentRequired {
@@ -137,10 +137,14 @@ func (c *capped) exhaust(t *testing.T) {
 	}
 }
 
-// answersWithin fails the test unless every replica answers so soon.
-func (c *capped) answersWithin(t *testing.T, d time.Duration, name string, want int) {
+// answers waits until every replica answers so. Where the machine is ours it must not
+// take longer than a second.
+func (c *capped) answers(t *testing.T, name string, want int) {
 	t.Helper()
-	start := time.Now()
+	start, d := time.Now(), time.Minute
+	if capFull() {
+		d = time.Second
+	}
 	for i, r := range c.replicas {
 		for c.track(t.Context(), r, c.scope.Agent) != want {
 			if time.Since(start) > d {

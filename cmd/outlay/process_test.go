@@ -93,7 +93,7 @@ func (r *running) stop(t testing.TB) {
 		if err := r.Err(); err != nil {
 			t.Errorf("%s ended with %v", r.name, err)
 		}
-	case <-time.After(60 * time.Second):
+	case <-time.After(3 * time.Minute):
 		t.Errorf("%s did not stop", r.name)
 	}
 }
@@ -101,7 +101,7 @@ func (r *running) stop(t testing.TB) {
 // awaitReady waits until the operations listener says that all is well.
 func (r *running) awaitReady(t testing.TB, ops string) {
 	t.Helper()
-	deadline := time.Now().Add(90 * time.Second)
+	deadline := time.Now().Add(4 * time.Minute)
 	for !isReady(t.Context(), ops) {
 		select {
 		case <-r.Done():

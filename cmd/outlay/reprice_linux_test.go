@@ -234,6 +234,21 @@ func (r *repricing) goOn(t *testing.T) (stop func() int64) {
 	return func() int64 { cancel(); wg.Wait(); return sent }
 }
 
+// awaitPrices waits until ingest goes by these prices of a million input tokens.
+func (r *repricing) awaitPrices(t *testing.T, prices map[string]string) {
+	t.Helper()
+	for model, want := range prices {
+		body := fmt.Sprintf(`{"agent":"a","model":%q,"input_tokens":1000000}`, model)
+		awaitFor(t, "ingest to know the price of "+model, time.Minute, func() bool {
+			var check struct {
+				Estimate json.Number `json:"estimate_usd"`
+			}
+			(client{r.base, r.credentials.APIKey}).call(t, http.MethodPost, "/v1/budgets/check", body, &check)
+			return check.Estimate.String() == want
+		})
+	}
+}
+
 // totals are the ways to add all costs up, by name, in nano-dollars; and how many events are unpriced, by those who count them.
 const totals = `
 SELECT name || ': ' || trim_scale(sum) || ' ' || unpriced FROM (
@@ -304,7 +319,7 @@ func TestRepriceSurvivesAKill(t *testing.T) {
 			t.Fatalf("set a price: status %d", status)
 		}
 	}
-	time.Sleep(time.Second) // By when ingest knows them.
+	r.awaitPrices(t, map[string]string{"gpt-4o": "1.234567", "in-house-7b": "0.1"})
 	clients := r.texts(t, untouched)
 
 	p := r.startProcessor(t)
