@@ -127,17 +127,21 @@ func (n NanoUSD) AppendText(dst []byte) []byte {
 		u = -u
 	}
 	dst = strconv.AppendUint(dst, u/nanoPerUSD, 10)
-	fraction := u % nanoPerUSD
+	fraction := uint32(u % nanoPerUSD)
 	if fraction == 0 {
 		return dst
 	}
-	var digits [10]byte
-	digits[0] = '.'
-	for i := 9; i > 0; i-- {
-		digits[i] = byte('0' + fraction%10)
+	places := 9
+	for fraction%10 == 0 {
+		fraction /= 10
+		places--
+	}
+	dst = append(append(dst, '.'), "000000000"[:places]...)
+	for i := len(dst) - 1; fraction > 0; i-- {
+		dst[i] = byte('0' + fraction%10)
 		fraction /= 10
 	}
-	return append(dst, strings.TrimRight(string(digits[:]), "0")...)
+	return dst
 }
 
 // MarshalJSON writes the amount as a JSON number of dollars.

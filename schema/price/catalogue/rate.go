@@ -3,6 +3,7 @@ package catalogue
 import (
 	"errors"
 	"fmt"
+	"strconv"
 	"strings"
 )
 
@@ -76,23 +77,25 @@ func (r Rate) String() string { return string(r.Append(nil)) }
 func (r Rate) Append(dst []byte) []byte { return AppendDecimal(dst, int64(r), rateDecimals) }
 
 // AppendDecimal appends v divided by ten to the power of places, exactly, without trailing zeros or exponent.
-// v is not negative.
+// v is not negative, and places is at most 9.
 func AppendDecimal(dst []byte, v int64, places int) []byte {
-	var digits [20]byte
-	i := len(digits)
-	for n := max(v, 0); n > 0 || len(digits)-i <= places; n /= 10 {
-		i--
-		digits[i] = byte('0' + n%10)
+	n, scale := uint64(max(v, 0)), uint64(1)
+	for range places {
+		scale *= 10
 	}
-	point := len(digits) - places
-	end := len(digits)
-	for end > point && digits[end-1] == '0' {
-		end--
+	dst = strconv.AppendUint(dst, n/scale, 10)
+	fraction := uint32(n % scale)
+	if fraction == 0 {
+		return dst
 	}
-	dst = append(dst, digits[i:point]...)
-	if end > point {
-		dst = append(dst, '.')
-		dst = append(dst, digits[point:end]...)
+	for fraction%10 == 0 {
+		fraction /= 10
+		places--
+	}
+	dst = append(append(dst, '.'), "000000000"[:places]...)
+	for i := len(dst) - 1; fraction > 0; i-- {
+		dst[i] = byte('0' + fraction%10)
+		fraction /= 10
 	}
 	return dst
 }
