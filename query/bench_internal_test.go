@@ -1,0 +1,16 @@
+package query
+
+import (
+	"net/http"
+
+	"github.com/outlayhq/outlay/schema/account"
+)
+
+// EmptyPath is an endpoint of benchmarks that answers nothing to those who may read:
+// what every endpoint costs before it does anything.
+const EmptyPath = "/benchmark/empty"
+
+// AddEmpty adds the endpoint. No request may be under way.
+func (s *Server) AddEmpty() {
+	s.engine.Handle(http.MethodGet, EmptyPath, s.adapt(s.allow(account.Viewer, func(c *call) error { return c.reply(struct{}{}) })))
+}
