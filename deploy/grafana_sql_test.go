@@ -144,20 +144,19 @@ func insertFleet(t *testing.T, db *schematest.DB) fleet {
 // connectAsGrafana gives the role a password as `outlay migrate` does, and signs in with it.
 func connectAsGrafana(t *testing.T, db *schematest.DB) *pgx.Conn {
 	t.Helper()
-	const password = "a password of the tests"
 	admin, err := db.Pool.Acquire(t.Context())
 	if err != nil {
 		t.Fatal(err)
 	}
 	defer admin.Release()
-	if err := migrations.Up(t.Context(), admin.Conn(), migrations.Options{GrafanaPassword: password}); err != nil {
+	if err := migrations.Up(t.Context(), admin.Conn(), migrations.Options{GrafanaPassword: schematest.GrafanaPassword}); err != nil {
 		t.Fatal(err)
 	}
 	address, err := url.Parse(db.URL)
 	if err != nil {
 		t.Fatal(err)
 	}
-	address.User = url.UserPassword(dataSources(t)["outlay"].User, password)
+	address.User = url.UserPassword(dataSources(t)["outlay"].User, schematest.GrafanaPassword)
 	conn, err := pgx.Connect(t.Context(), address.String())
 	if err != nil {
 		t.Fatal(err)

@@ -20,7 +20,7 @@ func TestRunFoldsSessions(t *testing.T) {
 		f.await(t, plain(3000))
 		const sql = `SELECT (SELECT count(*) FROM session_parts), (SELECT count(*) FROM sessions), (SELECT coalesce(sum(events), 0) FROM sessions)::bigint`
 		var parts, sessions, events int
-		for deadline := time.Now().Add(30 * time.Second); ; time.Sleep(f.poll) {
+		for deadline := time.Now().Add(patience); ; time.Sleep(f.poll) {
 			if err := db.Pool.QueryRow(t.Context(), sql).Scan(&parts, &sessions, &events); err != nil {
 				t.Fatal(err)
 			}

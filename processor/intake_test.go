@@ -88,7 +88,7 @@ func TestDifferenceIsMeasured(t *testing.T) {
 		t.Fatal(err)
 	}
 	p := f.start(t)
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(patience)
 	for testutil.ToFloat64(p.metrics.difference) != 2 {
 		if time.Now().After(deadline) {
 			t.Fatalf("difference = %v, want 2", testutil.ToFloat64(p.metrics.difference))

@@ -135,6 +135,9 @@ func (f *fixture) start(t testing.TB, change ...func(*Config)) *running {
 	return r
 }
 
+// patience is how long is waited for what has to happen.
+const patience = 3 * time.Minute
+
 // totals are what the tables say about the events of the fixture.
 type totals struct {
 	Events, Distinct int64
@@ -172,7 +175,7 @@ func (f *fixture) totals(t testing.TB) (n totals) {
 // await waits until all records were processed, and compares what is stored.
 func (f *fixture) await(t testing.TB, want totals) {
 	t.Helper()
-	deadline := time.Now().Add(60 * time.Second)
+	deadline := time.Now().Add(patience)
 	for {
 		got := f.totals(t)
 		if got.Positions >= want.Positions {
@@ -324,7 +327,7 @@ func (f *fixture) deadLetters(t *testing.T, n int) (records []*kgo.Record) {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), patience)
 	defer cancel()
 	for len(records) < n {
 		fetches := client.PollFetches(ctx)
@@ -359,7 +362,7 @@ func TestRunStopsAtAHole(t *testing.T) {
 	}
 	p := f.start(t)
 	f.await(t, totals{Events: 5, Distinct: 5, Cost: 1 + 3 + 5 + 7 + 9, SpendEvents: 5, SpendCost: 25, Positions: 5})
-	deadline := time.Now().Add(20 * time.Second)
+	deadline := time.Now().Add(patience)
 	for p.owned.stopped() == 0 {
 		if time.Now().After(deadline) {
 			t.Fatal("the hole was not noticed")

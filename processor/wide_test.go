@@ -84,7 +84,7 @@ func (f *fixture) awaitPositions(t *testing.T, n int64) {
 	t.Helper()
 	const sql = `SELECT coalesce(sum(next_offset), 0)::bigint FROM kafka_offsets WHERE topic = $1`
 	var got int64
-	for deadline := time.Now().Add(60 * time.Second); got < n; time.Sleep(f.poll) {
+	for deadline := time.Now().Add(patience); got < n; time.Sleep(f.poll) {
 		if err := f.db.Pool.QueryRow(t.Context(), sql, f.topic).Scan(&got); err != nil {
 			t.Fatal(err)
 		}

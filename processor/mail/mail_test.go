@@ -23,7 +23,7 @@ var note = Letter{ID: "whd_1", To: "ops@example.com", Subject: "Größe 🎉", T
 // send sends a letter, for at most a few seconds.
 func send(t *testing.T, cfg Config, l Letter) error {
 	t.Helper()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	return New(cfg).Send(ctx, &l)
 }

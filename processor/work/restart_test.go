@@ -15,6 +15,7 @@ import (
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/schematest/port"
 )
 
 // outage is longer than River tries to write down what became of a job.
@@ -24,8 +25,13 @@ const outage = 10 * time.Second
 // due at intervals. A runner that starts while the database is away waits for it.
 func TestRunnerSurvivesTheDatabase(t *testing.T) {
 	t.Parallel()
-	dir := t.TempDir()
-	server := schematest.StartPostgres(t, postgres.Config{DataDir: dir})
+	own, err := port.Reserve()
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer own.Close()
+	cfg := postgres.Config{DataDir: t.TempDir(), Port: own.Port()}
+	server := schematest.StartPostgres(t, cfg)
 	conn, err := pgx.Connect(t.Context(), server.URL())
 	if err != nil {
 		t.Fatal(err)
@@ -67,11 +73,11 @@ func TestRunnerSurvivesTheDatabase(t *testing.T) {
 	start()                      // It waits.
 	close(back)
 	time.Sleep(outage)
-	schematest.StartPostgres(t, postgres.Config{DataDir: dir, Port: server.Port()})
+	schematest.StartPostgres(t, cfg)
 	before := ticks.Load()
 	await(t, pool, account, running, "done", in(job.Done))
 	await(t, pool, account, waiting, "done", in(job.Done))
-	for deadline := time.Now().Add(40 * time.Second); ticks.Load() < before+2; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); ticks.Load() < before+2; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
 			t.Fatal("nothing is done at intervals any more")
 		}

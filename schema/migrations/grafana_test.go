@@ -19,14 +19,14 @@ func TestGrafanaReadsTheReportsOnly(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		admin := connect(t, db)
-		up(t, admin, migrations.Options{GrafanaPassword: "Gr4fana's \\ \"secret\""})
+		up(t, admin, migrations.Options{GrafanaPassword: schematest.GrafanaPassword})
 		insert(t, admin, testEvent{At: time.Now(), Account: 1, Agent: "a", Cost: 1_234_567_890})
 
 		cfg, err := pgx.ParseConfig(db.URL)
 		if err != nil {
 			t.Fatal(err)
 		}
-		cfg.User, cfg.Password = "outlay_grafana", "Gr4fana's \\ \"secret\""
+		cfg.User, cfg.Password = "outlay_grafana", schematest.GrafanaPassword
 		conn, err := pgx.ConnectConfig(t.Context(), cfg)
 		if err != nil {
 			t.Fatal(err)

@@ -53,7 +53,7 @@ func TestUpIsIdempotent(t *testing.T) {
 	t.Parallel()
 	eachEmpty(t, func(t *testing.T, db *schematest.DB) {
 		conn := connect(t, db)
-		opt := migrations.Options{RawRetention: 90 * day, GrafanaPassword: "secret"}
+		opt := migrations.Options{RawRetention: 90 * day, GrafanaPassword: schematest.GrafanaPassword}
 		up(t, conn, opt)
 		want, wantJobs := catalog(t, conn, db.Edition), jobIDs(t, conn, db.Edition)
 		up(t, conn, opt)
@@ -175,7 +175,7 @@ func TestUpWithoutPrivileges(t *testing.T) {
 		owner := connect(t, db)
 		exec(t, owner, `set session authorization outlay_test_owner`)
 		var log bytes.Buffer
-		opt := migrations.Options{GrafanaPassword: "secret", RawRetention: 90 * day, Log: slog.New(slog.NewTextHandler(&log, nil))}
+		opt := migrations.Options{GrafanaPassword: schematest.GrafanaPassword, RawRetention: 90 * day, Log: slog.New(slog.NewTextHandler(&log, nil))}
 		if err := migrations.Up(t.Context(), owner, opt); err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,10 @@ func Editions() []migrations.Edition {
 	return postgres.Editions(context.Background())
 }
 
+// GrafanaPassword is the password of the role outlay_grafana in every test that sets one: the role is one for the whole server, and
+// a test that signs in would fail if another set another password just before. It has what is easily quoted wrongly.
+const GrafanaPassword = "Gr4fana's \\ \"secret\""
+
 // server is a PostgreSQL that many tests share.
 type server struct {
 	edition migrations.Edition
