@@ -145,7 +145,7 @@ func TestCheckAgreesWithTracking(t *testing.T) {
 		f := newFixture(t, nil)
 		b := budget.Budget{
 			Scope: budget.Scope{AccountID: f.account, Agent: "bot"}, Limit: 3 * dollar,
-			Period: budget.Day, Timezone: "Asia/Kolkata", OnUnpriced: budget.Allow,
+			Period: budget.Month, Timezone: "Asia/Kolkata", OnUnpriced: budget.Allow,
 		}
 		if _, err := db.Pool.Exec(t.Context(), `INSERT INTO accounts (id, name) VALUES ($1, 'test')`, f.account); err != nil {
 			t.Fatal(err)
@@ -175,7 +175,7 @@ func TestCheckAgreesWithTracking(t *testing.T) {
 				"allowed": tracked < 3, "remaining_usd": json.Number(fmt.Sprint(3 - tracked)),
 				"budget": map[string]any{
 					"limit_usd": json.Number("3"), "spent_usd": json.Number(fmt.Sprint(tracked)),
-					"remaining_usd": json.Number(fmt.Sprint(3 - tracked)), "period": "day",
+					"remaining_usd": json.Number(fmt.Sprint(3 - tracked)), "period": "month",
 					"resets_at": b.Window(time.Now()).End.Format(time.RFC3339),
 				},
 			}

@@ -150,7 +150,7 @@ func (f *fixture) events(t testing.TB, n int) []schema.Event {
 		t.Fatal(err)
 	}
 	defer client.Close()
-	ctx, cancel := context.WithTimeout(t.Context(), 10*time.Second)
+	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()
 	var events []schema.Event
 	for len(events) < n {

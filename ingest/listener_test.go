@@ -11,10 +11,10 @@ import (
 	"time"
 )
 
-// serveOn serves h on a listener for the length of the test.
-func serveOn(t *testing.T, l net.Listener, h http.HandlerFunc) {
+// serveOn serves h on a listener for the length of the test. Who has not sent a header by the timeout is cut off.
+func serveOn(t *testing.T, l net.Listener, timeout time.Duration, h http.HandlerFunc) {
 	t.Helper()
-	s := &http.Server{Handler: h, ReadHeaderTimeout: 200 * time.Millisecond}
+	s := &http.Server{Handler: h, ReadHeaderTimeout: timeout}
 	done := make(chan struct{})
 	go func() {
 		defer close(done)
@@ -38,7 +38,7 @@ func dialTo(t *testing.T, l net.Listener) net.Conn {
 	c, err := net.Dial("tcp", l.Addr().String())
 	fatal(t, err)
 	t.Cleanup(func() { _ = c.Close() })
-	fatal(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	fatal(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	return c
 }
 
@@ -59,7 +59,7 @@ func TestListenerDoesNotWatchWhoIsAnswered(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			l := listen(t)
 			began, gone, ended := make(chan struct{}), make(chan struct{}), make(chan error, 1)
-			serveOn(t, wrap(l), func(_ http.ResponseWriter, r *http.Request) {
+			serveOn(t, wrap(l), time.Minute, func(_ http.ResponseWriter, r *http.Request) {
 				_, _ = io.Copy(io.Discard, r.Body)
 				close(began)
 				<-gone
@@ -86,7 +86,7 @@ func TestListenerDoesNotWatchWhoIsAnswered(t *testing.T) {
 // length: what is read must not depend on who may have been watching.
 func TestListenerLosesNoByte(t *testing.T) {
 	l := listen(t)
-	serveOn(t, Listener(l), echo)
+	serveOn(t, Listener(l), time.Minute, echo)
 	var sent strings.Builder
 	var want []string
 	for i := range 50 {
@@ -130,7 +130,7 @@ func TestListenerIsReadByteByByte(t *testing.T) {
 	c, err := l.Accept()
 	fatal(t, err)
 	defer c.Close()
-	fatal(t, c.SetDeadline(time.Now().Add(20*time.Second)))
+	fatal(t, c.SetDeadline(time.Now().Add(time.Minute)))
 	for i := range text {
 		var one [1]byte
 		for try, want := range []int{0, 1} {
@@ -146,7 +146,7 @@ func TestListenerIsReadByteByByte(t *testing.T) {
 
 func TestListenerCutsOffSlowSenders(t *testing.T) {
 	l := listen(t)
-	serveOn(t, Listener(l), echo)
+	serveOn(t, Listener(l), time.Second, echo)
 	c := dialTo(t, l)
 	r := bufio.NewReader(c)
 	// The deadline is set away by the first request and has to come back.

@@ -12,7 +12,11 @@ import (
 )
 
 // bank is the database's side of the leases.
-type bank struct{ pool *pgxpool.Pool }
+type bank struct {
+	pool *pgxpool.Pool
+	// timeout is callTimeout; tests have more patience.
+	timeout time.Duration
+}
 
 // grant is what a request for more came to.
 type grant struct {
@@ -29,7 +33,7 @@ SELECT granted, greatest(least(remaining, 9e18), -9e18)::bigint FROM lease_budge
 
 // lease asks for more of a share.
 func (b *bank) lease(ctx context.Context, replica schema.ID, scope budget.Scope, c *call) (grant, error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	s := c.share
 	var granted, remaining *int64
@@ -48,7 +52,7 @@ const settleLease = `SELECT settle_lease($1, $2, $3, $4, $5, $6, $7, $8)`
 
 // settle gives back all of a share but keep.
 func (b *bank) settle(ctx context.Context, replica schema.ID, scope budget.Scope, s *share, keep schema.NanoUSD, closes bool) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	_, err := b.pool.Exec(ctx, settleLease, scope.AccountID, scope.Agent, s.bucket, s.epoch, s.id, replica, int64(keep), closes)
 	if err != nil {
@@ -63,7 +67,7 @@ ON CONFLICT (replica_id) DO UPDATE SET seen_at = now()`
 
 // beat says that the replica is alive.
 func (b *bank) beat(ctx context.Context, replica schema.ID) error {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	if _, err := b.pool.Exec(ctx, noteReplica, replica); err != nil {
 		return fmt.Errorf("note the replica: %w", err)

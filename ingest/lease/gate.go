@@ -62,7 +62,7 @@ type Gate struct {
 // New returns a Gate; Run keeps it going.
 func New(cfg Config, d Deps) *Gate {
 	g := &Gate{
-		cfg: cfg, pool: d.Pool, bank: bank{d.Pool}, log: d.Log, now: d.Now,
+		cfg: cfg, pool: d.Pool, bank: bank{d.Pool, callTimeout}, log: d.Log, now: d.Now,
 		metrics: newMetrics(d.Metrics), refused: newLedger(), started: time.Now(),
 	}
 	id := schema.NewID(d.Now())

@@ -94,7 +94,7 @@ func (g *Gate) writeRefused(ctx context.Context) {
 		buckets, events = append(buckets, k.bucket), append(events, s.events)
 		input, output, costs = append(input, s.input.String()), append(output, s.output.String()), append(costs, s.cost.String())
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, g.bank.timeout)
 	defer cancel()
 	conn, err := g.pool.Acquire(ctx)
 	if err != nil {

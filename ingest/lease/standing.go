@@ -85,7 +85,7 @@ FROM budgets b WHERE b.account_id = $1 AND b.agent = $2`
 // left returns a cap's limit and what of it is neither spent nor leased. It returns
 // pgx.ErrNoRows for a cap that was removed.
 func (b *bank) left(ctx context.Context, scope budget.Scope, w budget.Window) (limit, left schema.NanoUSD, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	err = b.pool.QueryRow(ctx, selectLeft, scope.AccountID, scope.Agent, w.Start, w.End).Scan(&limit, &left)
 	if err != nil {

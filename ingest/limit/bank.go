@@ -19,7 +19,11 @@ import (
 const callTimeout = time.Second
 
 // bank is the database's side of the windows.
-type bank struct{ pool *pgxpool.Pool }
+type bank struct {
+	pool *pgxpool.Pool
+	// timeout is callTimeout; tests have more patience.
+	timeout time.Duration
+}
 
 // ask is a question about one window.
 type ask struct {
@@ -49,7 +53,7 @@ func (b *bank) take(ctx context.Context, asks []ask) ([]grant, error) {
 		starts[i], accounts[i], limits[i] = time.Unix(a.window.start, 0), a.window.account, a.window.limit
 		owed[i], needs[i], wants[i] = a.owed, a.need, a.want
 	}
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	rows, _ := b.pool.Query(ctx, takeRate, starts, accounts, limits, owed, needs, wants)
 	grants, err := pgx.CollectRows(rows, func(row pgx.CollectableRow) (g grant, err error) {
@@ -70,7 +74,7 @@ SELECT count(*), clock_timestamp() FROM ingest_replicas WHERE seen_at > now() - 
 
 // replicas returns how many ingest replicas are alive, and the database's time.
 func (b *bank) replicas(ctx context.Context) (n int64, now time.Time, err error) {
-	ctx, cancel := context.WithTimeout(ctx, callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
 	if err := b.pool.QueryRow(ctx, selectReplicas).Scan(&n, &now); err != nil {
 		return 0, time.Time{}, fmt.Errorf("count ingest replicas: %w", err)
@@ -83,7 +87,7 @@ DELETE FROM rate_windows WHERE window_start < now() - interval '2 minutes'`
 
 // clean deletes windows that are over.
 func (b *bank) clean(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, 5*callTimeout)
+	ctx, cancel := context.WithTimeout(ctx, 5*b.timeout)
 	defer cancel()
 	if _, err := b.pool.Exec(ctx, deletePast); err != nil {
 		return fmt.Errorf("delete past rate windows: %w", err)

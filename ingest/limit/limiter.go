@@ -53,7 +53,7 @@ type Limiter struct {
 // the only replica.
 func New(cfg Config, d Deps) *Limiter {
 	l := &Limiter{
-		cfg: cfg, bank: bank{d.Pool}, log: d.Log, clock: clock{now: d.Now},
+		cfg: cfg, bank: bank{d.Pool, callTimeout}, log: d.Log, clock: clock{now: d.Now},
 		metrics: newMetrics(d.Metrics), queue: queue{wake: make(chan struct{}, 1)},
 	}
 	l.accounts.init()

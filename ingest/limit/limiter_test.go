@@ -65,11 +65,15 @@ func (w *world) deps() Deps {
 	return Deps{Pool: w.pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: w.clock.now}
 }
 
+// patience is how long the database may take on a busy machine. It is not away.
+const patience = time.Minute
+
 // limiter is one of n replicas whose calls are made but whose watch is not kept:
 // the count of replicas and the clock are the test's.
 func (w *world) limiter(n int64) *Limiter {
 	w.t.Helper()
 	l := New(DefaultConfig(), w.deps())
+	l.bank.timeout = patience
 	l.replicas.Store(n)
 	ctx, cancel := context.WithCancel(context.Background())
 	l.queue.open()

@@ -234,7 +234,7 @@ func (p *person) erase(path string) (j shownJob) {
 // await waits until a job has ended well.
 func (p *person) await(id string) (j shownJob) {
 	p.t.Helper()
-	deadline := time.Now().Add(time.Minute)
+	deadline := time.Now().Add(3 * time.Minute)
 	for {
 		if err := json.Unmarshal(p.ask(http.MethodGet, "/v1/jobs/"+id, http.StatusOK), &j); err != nil {
 			p.t.Fatal(err)

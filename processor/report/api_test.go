@@ -170,7 +170,7 @@ func (a *api) generate(q *question) (pdf []byte, sheet [][]string) {
 	if err := json.Unmarshal(a.ask(http.MethodPost, "/v1/reports/generate", string(body), http.StatusAccepted), &asked); err != nil {
 		a.t.Fatal(err)
 	}
-	for deadline := time.Now().Add(40 * time.Second); asked.Status != "ready"; time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); asked.Status != "ready"; time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) || asked.Status == "failed" {
 			a.t.Fatalf("the report is %s", asked.Status)
 		}

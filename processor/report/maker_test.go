@@ -36,12 +36,15 @@ func runMaker(t *testing.T, pool *pgxpool.Pool, cfg mail.Config) {
 	})
 }
 
+// patience is how long is waited for what has to happen.
+const patience = 3 * time.Minute
+
 // eventually waits until a condition holds.
 func eventually(t *testing.T, what string, holds func() bool) {
 	t.Helper()
-	for deadline := time.Now().Add(40 * time.Second); !holds(); time.Sleep(50 * time.Millisecond) {
+	for deadline := time.Now().Add(patience); !holds(); time.Sleep(50 * time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%s: not within 40 seconds", what)
+			t.Fatalf("%s: not within %v", what, patience)
 		}
 	}
 }

@@ -307,7 +307,7 @@ func (l *ledger) begin(body string) (id string) {
 
 func (l *ledger) await(id string) jobReply {
 	l.t.Helper()
-	for deadline := time.Now().Add(2 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
+	for deadline := time.Now().Add(5 * time.Minute); ; time.Sleep(20 * time.Millisecond) {
 		var j jobReply
 		l.get("/v1/jobs/"+id, &j)
 		if j.State == "done" {

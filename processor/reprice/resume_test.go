@@ -261,7 +261,7 @@ func TestRepriceLeavesLaterEventsAlone(t *testing.T) {
 	now := time.Now()
 	l.upkeep(t)
 	l.newPrices()
-	early, late := l.event(now.Add(-3*day), now.Add(-time.Hour)), l.event(now.Add(-3*day), now.Add(time.Minute))
+	early, late := l.event(now.Add(-3*day), now.Add(-time.Hour)), l.event(now.Add(-3*day), now.Add(time.Hour))
 	for _, e := range []*schema.Event{&early, &late} {
 		e.Model, e.Provider, e.InputTokens, e.Source, e.Cost, e.PriceID, e.Breakdown = "in-house-7b", "", 1000, schema.CostUnpriced, 0, "", nil
 	}

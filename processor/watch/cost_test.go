@@ -75,7 +75,7 @@ func TestChecksDoNotReadEvents(t *testing.T) {
 			if _, err := tx.Exec(t.Context(), `LOCK TABLE events IN ACCESS EXCLUSIVE MODE`); err != nil {
 				t.Fatal(err)
 			}
-			ctx, cancel := context.WithTimeout(t.Context(), 20*time.Second)
+			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
 			if err := w.watcher.lead.take(ctx); err != nil {
 				t.Fatal(err)
 			}
