@@ -41,11 +41,10 @@ func (s *Server) administer(c *call, action string, detail any, f func(context.C
 	})
 }
 
-// reading runs f on what the caller's account may see of accounts, users and keys.
-func (s *Server) reading(c *call, f func(context.Context, *account.Store) error) error {
-	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
-		return f(ctx, account.NewStore(tx, s.now))
-	})
+// ownAccounts asks for what the caller's account may see of users and keys, with one
+// statement at a time.
+func (s *Server) ownAccounts(c *call) *account.Store {
+	return account.NewStore(s.usage.Once(c.who.AccountID), s.now)
 }
 
 type actReply struct {

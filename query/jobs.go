@@ -1,10 +1,7 @@
 package query
 
 import (
-	"context"
 	"encoding/json"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
@@ -41,12 +38,8 @@ func newJobReply(j *job.Job) jobReply {
 	return reply
 }
 
-// jobs runs f on the jobs of the caller's account.
-func (s *Server) jobs(c *call, f func(context.Context, *job.Store) error) error {
-	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
-		return f(ctx, job.NewStore(tx))
-	})
-}
+// jobs asks for the jobs of the caller's account, with one statement at a time.
+func (s *Server) jobs(c *call) *job.Store { return job.NewStore(s.usage.Once(c.who.AccountID)) }
 
 // job answers one job: where it stands and what it found.
 func (s *Server) job(c *call) error {
@@ -57,11 +50,7 @@ func (s *Server) job(c *call) error {
 	if err != nil {
 		return storeError(job.ErrNotFound, "job")
 	}
-	var found job.Job
-	err = s.jobs(c, func(ctx context.Context, store *job.Store) (err error) {
-		found, err = store.Get(ctx, c.who.AccountID, id)
-		return err
-	})
+	found, err := s.jobs(c).Get(c.ctx(), c.who.AccountID, id)
 	if err != nil {
 		return storeError(err, "job")
 	}
@@ -91,11 +80,7 @@ func (s *Server) listJobs(c *call) error {
 		before, _ := after.parse()
 		filter.Before = &before
 	}
-	var jobs []job.Job
-	err := s.jobs(c, func(ctx context.Context, store *job.Store) (err error) {
-		jobs, err = store.Page(ctx, c.who.AccountID, filter)
-		return err
-	})
+	jobs, err := s.jobs(c).Page(c.ctx(), c.who.AccountID, filter)
 	if err != nil {
 		return storeError(err, "job")
 	}

@@ -50,11 +50,7 @@ func (s *Server) listKeys(c *call) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
-	var keys []account.Key
-	err := s.reading(c, func(ctx context.Context, store *account.Store) (err error) {
-		keys, err = store.Keys(ctx, c.who.AccountID)
-		return err
-	})
+	keys, err := s.ownAccounts(c).Keys(c.ctx(), c.who.AccountID)
 	if err != nil {
 		return err
 	}

@@ -2,11 +2,8 @@ package query
 
 import (
 	"cmp"
-	"context"
 	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema/price"
@@ -143,10 +140,6 @@ func (s *Server) book(c *call) (*price.Book, error) {
 }
 
 // overrides are the account's own prices.
-func (s *Server) overrides(c *call) (own []tariff.Override, err error) {
-	err = s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
-		own, err = tariff.NewStore(tx).OfAccount(ctx, c.who.AccountID)
-		return err
-	})
-	return own, err
+func (s *Server) overrides(c *call) ([]tariff.Override, error) {
+	return tariff.NewStore(s.usage.Once(c.who.AccountID)).OfAccount(c.ctx(), c.who.AccountID)
 }

@@ -34,11 +34,7 @@ func (s *Server) listUsers(c *call) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
-	var users []account.User
-	err := s.reading(c, func(ctx context.Context, store *account.Store) (err error) {
-		users, err = store.Users(ctx, c.who.AccountID)
-		return err
-	})
+	users, err := s.ownAccounts(c).Users(c.ctx(), c.who.AccountID)
 	if err != nil {
 		return err
 	}

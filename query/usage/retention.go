@@ -40,22 +40,23 @@ FROM schema_settings s LEFT JOIN account_retention r ON r.account_id = $1
 	CROSS JOIN LATERAL (SELECT greatest(s.raw_dropped_before, now() - s.raw_retention, r.deleted_before) AS before) AS g`
 
 // Retention returns how long an account keeps single events.
-func (s *Store) Retention(ctx context.Context, accountID schema.ID) (r Retention, err error) {
-	err = s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
-		r, err = ReadRetention(ctx, tx, accountID)
-		return err
-	})
-	return r, err
+func (s *Store) Retention(ctx context.Context, accountID schema.ID) (Retention, error) {
+	return ReadRetention(ctx, s.Once(accountID), accountID)
 }
 
 // ReadRetention is Retention inside a transaction.
-func ReadRetention(ctx context.Context, tx pgx.Tx, accountID schema.ID) (Retention, error) {
-	rows, _ := tx.Query(ctx, selectRetention, accountID)
+func ReadRetention(ctx context.Context, db querier, accountID schema.ID) (Retention, error) {
+	rows, _ := db.Query(ctx, selectRetention, accountID)
 	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Retention])
 	if err != nil {
 		return Retention{}, fmt.Errorf("read the retention: %w", err)
 	}
 	return r, nil
+}
+
+// querier is a transaction, or Once.
+type querier interface {
+	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
 }
 
 const upsertRetention = `

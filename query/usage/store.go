@@ -114,8 +114,7 @@ func (s *Store) atOnce(ctx context.Context, accountID schema.ID, rounds ...func(
 	for i, queue := range rounds {
 		var batch pgx.Batch
 		if i == 0 {
-			batch.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
-			s.queueSettings(&batch, accountID, guarded)
+			s.queueBegin(&batch, accountID, guarded)
 		}
 		queue(&batch)
 		if i == len(rounds)-1 {
@@ -131,7 +130,8 @@ func (s *Store) atOnce(ctx context.Context, accountID schema.ID, rounds ...func(
 	return nil
 }
 
-func (s *Store) queueSettings(b *pgx.Batch, accountID schema.ID, guarded bool) {
+func (s *Store) queueBegin(b *pgx.Batch, accountID schema.ID, guarded bool) {
+	b.Queue("BEGIN ISOLATION LEVEL REPEATABLE READ READ ONLY")
 	statement := settings
 	if guarded {
 		statement = guardedSettings
