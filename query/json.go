@@ -40,6 +40,17 @@ func appendOptional[T ~string](b []byte, key string, text *T) []byte {
 	return appendText(b, key, string(*text))
 }
 
+func appendTexts(b []byte, key string, texts []string) []byte {
+	b = append(appendKey(b, key), '[')
+	for i, text := range texts {
+		if i > 0 {
+			b = append(b, ',')
+		}
+		b, _ = jsontext.AppendQuote(b, text)
+	}
+	return append(b, ']')
+}
+
 func appendNumber(b []byte, key string, n int64) []byte {
 	return strconv.AppendInt(appendKey(b, key), n, 10)
 }
@@ -101,14 +112,7 @@ func appendEventFields(b []byte, e *usage.Event) []byte {
 	b = e.CostUSD.AppendText(appendKey(b, "cost_usd"))
 	b = appendText(b, "cost_source", e.CostSource)
 	b = appendOptional(b, "price_id", e.PriceID)
-	b = append(appendKey(b, "tags"), '[')
-	for i, tag := range e.Tags {
-		if i > 0 {
-			b = append(b, ',')
-		}
-		b, _ = jsontext.AppendQuote(b, tag)
-	}
-	b = append(b, ']')
+	b = appendTexts(b, "tags", e.Tags)
 	b = appendRaw(b, "metadata", e.Metadata)
 	return appendOptional(b, "idempotency_key", e.IdempotencyKey)
 }
@@ -119,6 +123,22 @@ func appendStep(b []byte, s *usage.Step) []byte {
 	b = appendNumber(b, "index", s.Index)
 	b = appendNumber(b, "offset_ms", s.OffsetMS)
 	b = s.CumulativeCostUSD.AppendText(appendKey(b, "cumulative_cost_usd"))
+	return append(b, '}')
+}
+
+// appendSession writes a session of the list.
+func appendSession(b []byte, r *sessionReply) []byte {
+	b = appendText(append(b, '{'), "id", r.ID)
+	b = strconv.AppendBool(appendKey(b, "implicit"), r.Implicit)
+	b = appendTexts(b, "agents", r.Agents)
+	b = appendNumber(b, "events", r.Events)
+	b = appendNumber(b, "errors", r.Errors)
+	b = r.InputTokens.AppendText(appendKey(b, "input_tokens"))
+	b = r.OutputTokens.AppendText(appendKey(b, "output_tokens"))
+	b = r.CostUSD.AppendText(appendKey(b, "cost_usd"))
+	b = appendTime(b, "started_at", r.StartedAt)
+	b = appendTime(b, "ended_at", r.EndedAt)
+	b = appendNumber(b, "duration_ms", r.DurationMS)
 	return append(b, '}')
 }
 
@@ -178,10 +198,11 @@ func replyWithList[T any](c *call, before any, key string, items []T, itemSize i
 	return nil
 }
 
-// About how many bytes an event and a bucket take.
+// About how many bytes an event, a session and a bucket take.
 const (
-	eventSize  = 900
-	bucketSize = 400
+	eventSize   = 900
+	sessionSize = 300
+	bucketSize  = 400
 )
 
 // nextPage is the end of a list.

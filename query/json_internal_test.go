@@ -22,14 +22,21 @@ func TestFieldByFieldIsWhatTheTagsSay(t *testing.T) {
 	for range 500 {
 		var step usage.Step
 		var bucket bucketReply
+		var session sessionReply
 		fillAtRandom(reflect.ValueOf(&step).Elem(), random)
 		fillAtRandom(reflect.ValueOf(&bucket).Elem(), random)
-		if step.Tags == nil { // The database has no event without a list of tags.
+		fillAtRandom(reflect.ValueOf(&session).Elem(), random)
+		// The database has no event without a list of tags, and no session without one of agents.
+		if step.Tags == nil {
 			step.Tags = []string{}
+		}
+		if session.Agents == nil {
+			session.Agents = []string{}
 		}
 		sameJSON(t, step.Event, appendEvent(nil, &step.Event))
 		sameJSON(t, step, appendStep(nil, &step))
 		sameJSON(t, bucket, appendBucket(nil, &bucket))
+		sameJSON(t, session, appendSession(nil, &session))
 	}
 }
 

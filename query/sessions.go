@@ -82,17 +82,18 @@ func (s *Server) listSessions(c *call) error {
 	if err != nil {
 		return storeError(err, "session")
 	}
-	page := list[sessionReply]{Data: make([]sessionReply, 0, limit)}
+	replies := make([]sessionReply, 0, limit)
 	for i := range sessions[:min(limit, len(sessions))] {
-		page.Data = append(page.Data, newSessionReply(&sessions[i].Session))
+		replies = append(replies, newSessionReply(&sessions[i].Session))
 	}
+	var page nextPage
 	if len(sessions) > limit {
 		last := &sessions[limit-1]
 		if page.NextCursor, err = writeCursor(c, p, sessionPosition{last.SortKey.String(), last.ID}); err != nil {
 			return err
 		}
 	}
-	return c.reply(page)
+	return replyWithList(c, nil, "data", replies, sessionSize, appendSession, page)
 }
 
 // stepPosition is the last step of a page.

@@ -88,6 +88,25 @@ func (c *columns) event(e *Event) {
 	e.IdempotencyKey = c.text()
 }
 
+// readListedSession is pgx.RowToStructByName[ListedSession] for the columns of the
+// statements that list.
+func readListedSession(row pgx.CollectableRow) (s ListedSession, err error) {
+	if row.FieldDescriptions()[0].Format != pgx.BinaryFormatCode {
+		return pgx.RowToStructByName[ListedSession](row)
+	}
+	c := columns{values: row.RawValues()}
+	s.ID = string(c.next())
+	s.Implicit = c.next()[0] != 0
+	s.Agents = c.texts()
+	s.Events, s.Errors = c.integer(), c.integer()
+	c.sum(&s.InputTokens)
+	c.sum(&s.OutputTokens)
+	c.sum(&s.CostUSD.Sum)
+	s.StartedAt, s.EndedAt = c.time(), c.time()
+	c.sum(&s.SortKey)
+	return s, c.err
+}
+
 // columns reads the columns of a row, one after the other. The first error stays.
 type columns struct {
 	values [][]byte

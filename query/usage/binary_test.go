@@ -117,3 +117,33 @@ func TestEventsAreReadAsPgxDoes(t *testing.T) {
 		t.Errorf("events (-pgx +here):\n%s", diff)
 	}
 }
+
+// Sessions are read from the bytes of the wire as pgx reads them.
+func TestSessionsAreReadAsPgxDoes(t *testing.T) {
+	t.Parallel()
+	pool := schematest.Database(t).Pool
+	const ask = `SELECT * FROM (VALUES
+		('ses_1', true, ARRAY['one', '', 'drei "3"'], 1::bigint, 2::bigint, 3::numeric, 4e30::numeric, 5e12::numeric,
+			timestamptz '2026-01-02 03:04:05.678901+00', timestamptz '1999-12-31 00:00:00+00', 6e15::numeric),
+		('ses_ü', false, '{}', 0, 9007199254740991, 0, 10000, 0, now(), now(), 0)
+	) AS sessions (id, implicit, agents, events, errors, input_tokens, output_tokens, cost_usd, started_at, ended_at, sort_key)`
+	tx, err := pool.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer func() { _ = tx.Rollback(t.Context()) }()
+	rows, _ := tx.Query(t.Context(), ask)
+	want, err := pgx.CollectRows(rows, pgx.RowToStructByName[usage.ListedSession])
+	if err != nil {
+		t.Fatal(err)
+	}
+	rows, _ = tx.Query(t.Context(), ask)
+	got, err := pgx.CollectRows(rows, usage.ReadListedSession)
+	if err != nil {
+		t.Fatal(err)
+	}
+	sameSum := cmp.Comparer(func(a, b usage.Sum) bool { return a.String() == b.String() })
+	if diff := cmp.Diff(want, got, sameSum); diff != "" || len(got) != 2 {
+		t.Errorf("sessions (-pgx +here):\n%s", diff)
+	}
+}

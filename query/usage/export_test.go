@@ -2,8 +2,9 @@ package usage
 
 // Readers from the bytes of the wire, for tests.
 var (
-	ReadRow   = readRow
-	ReadEvent = readEvent
+	ReadRow           = readRow
+	ReadEvent         = readEvent
+	ReadListedSession = readListedSession
 )
 
 // SelectEventColumns are those that ReadEvent reads.

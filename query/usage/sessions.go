@@ -170,7 +170,7 @@ func (s *Store) Sessions(ctx context.Context, accountID schema.ID, q *SessionQue
 	var sessions []ListedSession
 	err = s.atOnce(ctx, accountID, func(b *pgx.Batch) {
 		b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-			sessions, err = pgx.CollectRows(rows, pgx.RowToStructByName[ListedSession])
+			sessions, err = pgx.CollectRows(rows, readListedSession)
 			return err
 		})
 	})
