@@ -93,6 +93,7 @@ func newReads(b *testing.B) *reads {
 	if added.RowsAffected() == 1 {
 		r.fleet.store(b, pool)
 	}
+	r.fleet.cap(b, pool)
 	r.person = newServer(b, pool, func(*query.Config) {}).ownerOf(r.fleet.account)
 	r.server.AddEmpty()
 	return r

@@ -14,6 +14,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/budget"
 )
 
 // sizeOf reads a size from the environment, for tests and benchmarks that show most
@@ -71,6 +72,23 @@ INSERT INTO session_parts (account_id, session_id, agents, users, events, errors
 SELECT account_id, session_id, array_agg(DISTINCT agent), array_agg(DISTINCT user_id), count(*), count(*) FILTER (WHERE status = 'error'),
 	sum(input_tokens), sum(output_tokens), sum(cost_nano_usd), min(ts), max(ts)
 FROM stored GROUP BY account_id, session_id`
+
+// capped is how many agents of a fleet have a cap.
+const capped = 10
+
+// cap gives the fleet its caps.
+func (f *fleet) cap(t testing.TB, pool *pgxpool.Pool) {
+	t.Helper()
+	for i := range capped {
+		err := budget.NewStore(pool).Put(t.Context(), budget.Budget{
+			Scope: budget.Scope{AccountID: f.account, Agent: fmt.Sprintf("agent-%03d", i)},
+			Limit: 50_000_000_000, Period: budget.Month, Timezone: "UTC", OnUnpriced: budget.Allow,
+		})
+		if err != nil {
+			t.Fatal(err)
+		}
+	}
+}
 
 // piece is how many events are stored by one statement.
 const piece = 250_000

@@ -62,16 +62,30 @@ func (c *Cap) Projected() *USD {
 // Budgets returns up to limit caps of an account by name, its own first, beginning
 // behind that of the agent after.
 func (s *Store) Budgets(ctx context.Context, accountID schema.ID, after *string, limit int, now time.Time) ([]Cap, error) {
-	var caps []Cap
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
-		budgets, err := budget.NewStore(tx).Page(ctx, accountID, after, limit)
-		if err != nil {
-			return err
-		}
-		caps, err = standing(ctx, tx, accountID, budgets, now)
-		return err
+	return s.caps(ctx, accountID, now, func(b *pgx.Batch, found *[]budget.Budget) {
+		budget.QueuePage(b, accountID, after, limit, found)
 	})
-	return caps, err
+}
+
+// caps returns the caps that find reads, with where they stand.
+func (s *Store) caps(ctx context.Context, accountID schema.ID, now time.Time, find func(*pgx.Batch, *[]budget.Budget)) ([]Cap, error) {
+	var budgets []budget.Budget
+	var states []budget.State
+	var caps []Cap
+	err := s.atOnce(ctx, accountID, func(b *pgx.Batch) { find(b, &budgets) }, func(b *pgx.Batch) {
+		caps = newCaps(budgets, now)
+		if len(caps) > 0 {
+			agents, windows := placesOf(caps)
+			budget.QueueStates(b, accountID, agents, windows, &states)
+		}
+	})
+	if err != nil {
+		return nil, err
+	}
+	for i := range states {
+		caps[i].State = states[i]
+	}
+	return caps, nil
 }
 
 // Budget returns the cap of an agent, or of the account for the empty name. It
@@ -103,15 +117,8 @@ func ReadCap(ctx context.Context, tx pgx.Tx, scope budget.Scope, now time.Time) 
 
 // standing adds to caps where they stand, with one question for all of them.
 func standing(ctx context.Context, tx pgx.Tx, accountID schema.ID, budgets []budget.Budget, now time.Time) ([]Cap, error) {
-	caps := make([]Cap, len(budgets))
-	agents, windows := make([]string, len(budgets)), make([]budget.Window, len(budgets))
-	for i, b := range budgets {
-		agents[i], windows[i] = b.Agent, b.Window(now)
-		caps[i] = Cap{Budget: b, Window: windows[i], AsOf: now}
-	}
-	if len(caps) == 0 {
-		return caps, nil
-	}
+	caps := newCaps(budgets, now)
+	agents, windows := placesOf(caps)
 	states, err := budget.NewStore(tx).States(ctx, accountID, agents, windows)
 	if err != nil {
 		return nil, err
@@ -122,19 +129,31 @@ func standing(ctx context.Context, tx pgx.Tx, accountID schema.ID, budgets []bud
 	return caps, nil
 }
 
+// newCaps returns caps in their periods of now.
+func newCaps(budgets []budget.Budget, now time.Time) []Cap {
+	caps := make([]Cap, len(budgets))
+	for i, b := range budgets {
+		caps[i] = Cap{Budget: b, Window: b.Window(now), AsOf: now}
+	}
+	return caps
+}
+
+// placesOf returns what the state of each cap is asked with.
+func placesOf(caps []Cap) (agents []string, windows []budget.Window) {
+	for i := range caps {
+		agents, windows = append(agents, caps[i].Agent), append(windows, caps[i].Window)
+	}
+	return agents, windows
+}
+
 // CapsOf returns the caps that these agents have, by name.
 func (s *Store) CapsOf(ctx context.Context, accountID schema.ID, agents []string, now time.Time) (map[string]*Cap, error) {
-	found := map[string]*Cap{}
-	err := s.read(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
-		budgets, err := budget.NewStore(tx).OfAgents(ctx, accountID, agents)
-		if err != nil {
-			return err
-		}
-		caps, err := standing(ctx, tx, accountID, budgets, now)
-		for i := range caps {
-			found[caps[i].Agent] = &caps[i]
-		}
-		return err
+	caps, err := s.caps(ctx, accountID, now, func(b *pgx.Batch, found *[]budget.Budget) {
+		budget.QueueOfAgents(b, accountID, agents, found)
 	})
+	found := map[string]*Cap{}
+	for i := range caps {
+		found[caps[i].Agent] = &caps[i]
+	}
 	return found, err
 }

@@ -97,12 +97,29 @@ func (s *Store) Page(ctx context.Context, accountID schema.ID, after *string, li
 	return collect(rows)
 }
 
+// QueuePage is Page in a batch: it reads into budgets.
+func QueuePage(b *pgx.Batch, accountID schema.ID, after *string, limit int, budgets *[]Budget) {
+	b.Queue(pageOfBudgets, accountID, after, limit).Query(collectInto(budgets))
+}
+
 const budgetsOfAgents = selectBudget + ` WHERE account_id = $1 AND agent = ANY($2)`
 
 // OfAgents lists the caps that these agents of an account have, in no order.
 func (s *Store) OfAgents(ctx context.Context, accountID schema.ID, agents []string) ([]Budget, error) {
 	rows, _ := s.db.Query(ctx, budgetsOfAgents, accountID, agents)
 	return collect(rows)
+}
+
+// QueueOfAgents is OfAgents in a batch: it reads into budgets.
+func QueueOfAgents(b *pgx.Batch, accountID schema.ID, agents []string, budgets *[]Budget) {
+	b.Queue(budgetsOfAgents, accountID, agents).Query(collectInto(budgets))
+}
+
+func collectInto(budgets *[]Budget) func(pgx.Rows) error {
+	return func(rows pgx.Rows) (err error) {
+		*budgets, err = collect(rows)
+		return err
+	}
 }
 
 // All lists every cap, for ingest.
@@ -162,14 +179,31 @@ ORDER BY q.n`
 // States returns where caps of one account stand, each in the period of the same
 // index, with one question to the database.
 func (s *Store) States(ctx context.Context, accountID schema.ID, agents []string, windows []Window) ([]State, error) {
-	starts, ends := make([]time.Time, len(windows)), make([]time.Time, len(windows))
-	for i, w := range windows {
-		starts[i], ends[i] = w.Start, w.End
-	}
+	starts, ends := bounds(windows)
 	rows, _ := s.db.Query(ctx, selectStates, accountID, agents, starts, ends)
+	return collectStates(rows)
+}
+
+// QueueStates is States in a batch: it reads into states.
+func QueueStates(b *pgx.Batch, accountID schema.ID, agents []string, windows []Window, states *[]State) {
+	starts, ends := bounds(windows)
+	b.Queue(selectStates, accountID, agents, starts, ends).Query(func(rows pgx.Rows) (err error) {
+		*states, err = collectStates(rows)
+		return err
+	})
+}
+
+func bounds(windows []Window) (starts, ends []time.Time) {
+	for _, w := range windows {
+		starts, ends = append(starts, w.Start), append(ends, w.End)
+	}
+	return starts, ends
+}
+
+func collectStates(rows pgx.Rows) ([]State, error) {
 	states, err := pgx.CollectRows(rows, pgx.RowToStructByName[State])
 	if err != nil {
-		return nil, fmt.Errorf("read state of %d budgets: %w", len(agents), err)
+		return nil, fmt.Errorf("read state of budgets: %w", err)
 	}
 	return states, nil
 }
