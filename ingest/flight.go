@@ -28,6 +28,9 @@ type flight struct {
 // write a record.
 const flightFor = time.Minute
 
+// spareFlights is how many flights are made at once. None is used twice.
+const spareFlights = 16
+
 // claim says whether the key that id stands for is the caller's, who then has to
 // land the flight. Else the flight is that of the event with the key, which has
 // ended or is under way. A key that is used for something else is a problem.
@@ -42,7 +45,11 @@ func (r *recent) claim(id schema.ID, fingerprint uint64) (f *flight, mine bool, 
 	}
 	now := r.now().Unix()
 	if f = r.flights[id]; f == nil || now >= f.began+int64(flightFor/time.Second) {
-		f = &flight{id: id, fingerprint: fingerprint, began: now}
+		if len(r.spare) == 0 {
+			r.spare = make([]flight, spareFlights)
+		}
+		f, r.spare = &r.spare[0], r.spare[1:]
+		f.id, f.fingerprint, f.began = id, fingerprint, now
 		r.flights[id] = f
 		return f, true, nil
 	}

@@ -31,6 +31,7 @@ type recent struct {
 	size int
 	// flights are the events that are judged or on their way to Kafka.
 	flights map[schema.ID]*flight
+	spare   []flight
 }
 
 // recentSet has the ids apart from the rest, so that looking for one takes few lines of

@@ -1,6 +1,11 @@
 package ingest
 
-import "github.com/outlayhq/outlay/schema"
+import (
+	"encoding/binary"
+	"math/bits"
+
+	"github.com/outlayhq/outlay/schema"
+)
 
 // space passes over what may stand around values.
 func (s *scanner) space() {
@@ -59,11 +64,18 @@ func (s *scanner) text() ([]byte, bool) {
 		return nil, false
 	}
 	ascii := true
-	for i, c := range s.rest[1:] {
-		switch {
+	for i := 1; i < len(s.rest); i++ {
+		if i+8 <= len(s.rest) {
+			plain := plainBytes(binary.LittleEndian.Uint64(s.rest[i:]))
+			if i += plain; plain == 8 {
+				i--
+				continue
+			}
+		}
+		switch c := s.rest[i]; {
 		case c == '"':
-			text := s.rest[1 : i+1]
-			s.rest = s.rest[i+2:]
+			text := s.rest[1:i]
+			s.rest = s.rest[i+1:]
 			return text, ascii || schema.TextFault(string(text), len(text)) == ""
 		case c < 0x20 || c == 0x7f || c == '\\':
 			return nil, false
@@ -72,6 +84,17 @@ func (s *scanner) text() ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// plainBytes returns how many of eight bytes, the first of which is the lowest, come
+// before one that ends a string or is out of the ordinary in one.
+func plainBytes(w uint64) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, slash, del := w^'"'*ones, w^'\\'*ones, w^0x7f*ones
+	// A subtraction borrows from the next byte only where it finds one: the lowest is
+	// always right.
+	found := (w | (w - ' '*ones) | (quote - ones) | (slash - ones) | (del - ones)) & highs
+	return bits.TrailingZeros64(found) / 8
 }
 
 // number returns the text of a number that has no exponent.

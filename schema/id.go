@@ -48,12 +48,10 @@ func NewID(now time.Time) ID {
 // depends on the account and the key alone, so every replica answers a retry
 // with the same id. The result is a UUIDv8 made of a SHA-256 hash.
 func KeyedEventID(account ID, key string) ID {
-	h := sha256.New()
-	h.Write([]byte("outlay event by idempotency key\x00"))
-	h.Write(account[:])
-	h.Write([]byte(key))
-	var sum [sha256.Size]byte
-	h.Sum(sum[:0])
+	text := append(make([]byte, 0, 128), "outlay event by idempotency key\x00"...)
+	text = append(text, account[:]...)
+	text = append(text, key...)
+	sum := sha256.Sum256(text)
 	var id ID
 	copy(id[:], sum[:])
 	id[6] = id[6]&0x0f | 0x80

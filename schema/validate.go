@@ -65,6 +65,15 @@ func TextFault(text string, limit int) string {
 // plainASCII reports whether text is printable ASCII: the common case, decided
 // without decoding runes.
 func plainASCII(text string) bool {
+	for len(text) >= 8 {
+		const ones, highs = 0x0101010101010101, 0x8080808080808080
+		w := uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+			uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
+		if (w|(w-' '*ones)|(w+ones))&highs != 0 {
+			return false
+		}
+		text = text[8:]
+	}
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7e {
 			return false
