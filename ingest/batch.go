@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	"context"
 	"net/http"
 	"strconv"
 
@@ -32,29 +33,32 @@ func (s *Server) batch(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
-	b := s.newBatch()
-	defer b.release()
+	b := s.newBatch(credential.AccountID)
 	if err := read(b, body.Bytes()); err != nil {
+		b.release()
 		return err
 	}
-	outcomes := b.outcomes
-	if err := s.limitRest(c, credential, len(outcomes)); err != nil {
+	if err := s.limitRest(c, credential, len(b.outcomes)); err != nil {
+		b.release()
 		return err
 	}
-	now := s.arrival()
-	for i := range outcomes {
-		if o := &outcomes[i]; o.err == nil {
-			o.admission, o.err = s.admit(c.Request.Context(), o.request, credential.AccountID, now)
-		}
-	}
-	s.record(outcomes)
-	s.replyBatch(c.Writer, outcomes)
-	for _, o := range outcomes {
-		if o.err == nil {
-			o.request.release()
-		}
+	s.admitAll(c.Request.Context(), b)
+	settled := s.record(b.outcomes)
+	s.replyBatch(c.Writer, b.outcomes)
+	if settled {
+		b.release()
 	}
 	return nil
+}
+
+// admitAll charges the caps of the events that are good.
+func (s *Server) admitAll(ctx context.Context, b *batchOf) {
+	for i := range b.outcomes {
+		if o := &b.outcomes[i]; o.err == nil {
+			o.event = &b.events[i]
+			o.err = s.admit(ctx, &o.admission)
+		}
+	}
 }
 
 func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome) {

@@ -6,36 +6,74 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"slices"
 	"strings"
 	"sync"
+	"time"
 
 	"github.com/go-json-experiment/json/jsontext"
 
+	"github.com/outlayhq/outlay/ingest/otlp"
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
-// batchOf is the events of a batch as they were read. Those that are at fault have
-// an error, the others a request.
+// batchOf is the events of a batch as they were read: each is priced before the next
+// is looked at. Those that are at fault have an error.
 type batchOf struct {
+	server  *Server
+	account schema.ID
+	now     time.Time // of arrival
 	// maxBytes bounds the text of one event.
 	maxBytes int64
+
+	spans   otlp.Reader // of a request of spans
+	request request     // the one being read
+	// outcomes and events belong to each other. An event is told to its outcome only
+	// when no more are read, since they move.
 	outcomes []outcome
+	events   []schema.Event
 }
 
 // spareBatches are used again, with their memory.
 var spareBatches = sync.Pool{New: func() any { return new(batchOf) }}
 
-func (s *Server) newBatch() *batchOf {
+func (s *Server) newBatch(account schema.ID) *batchOf {
 	b := spareBatches.Get().(*batchOf)
-	b.maxBytes = s.cfg.MaxBodyBytes
+	b.server, b.account, b.now, b.maxBytes = s, account, s.arrival(), s.cfg.MaxBodyBytes
 	return b
 }
 
-// release gives b back once it was answered.
-func (b *batchOf) release() {
+// add notes the event that was read into the request, or what is wrong with it, and
+// makes the request ready for the next.
+func (b *batchOf) add(err error) {
+	i := len(b.events)
+	b.events = slices.Grow(b.events, 1)[:i+1]
+	o := outcome{err: err}
+	if err == nil {
+		o.admission = b.server.event(&b.events[i], &b.request, b.account, b.now)
+	}
+	b.outcomes = append(b.outcomes, o)
+	b.request.next()
+}
+
+// again forgets what was read.
+func (b *batchOf) again() {
 	clear(b.outcomes)
-	b.outcomes = b.outcomes[:0]
-	spareBatches.Put(b)
+	b.outcomes, b.events = b.outcomes[:0], b.events[:0]
+	b.request.next()
+}
+
+// maxKeptEvents keeps large batches from holding memory for ever.
+const maxKeptEvents = 512
+
+// release gives b back once it was answered and nothing refers to its events.
+func (b *batchOf) release() {
+	b.again()
+	b.spans.Reset()
+	if b.request.memory.empty() && cap(b.events) <= maxKeptEvents {
+		spareBatches.Put(b)
+	}
 }
 
 // batchReader returns how the body is to be read. An error means that it is no
@@ -71,7 +109,7 @@ func (b *batchOf) array(body []byte) error {
 	if b.plainArray(body) {
 		return b.checkLength()
 	}
-	b.outcomes = b.outcomes[:0]
+	b.again()
 	return b.anyArray(body)
 }
 
@@ -83,12 +121,11 @@ func (b *batchOf) plainArray(body []byte) bool {
 		return false
 	}
 	for len(b.outcomes) <= maxBatchEvents {
-		r := spareRequests.Get().(*request)
 		start := len(s.rest)
-		if !s.event(r) || int64(start-len(s.rest)) > b.maxBytes {
+		if !s.event(&b.request) || int64(start-len(s.rest)) > b.maxBytes {
 			return false
 		}
-		b.outcomes = append(b.outcomes, outcome{admission{request: r}, r.finish(nil)})
+		b.add(b.request.finish(nil))
 		if s.mark(']') {
 			return len(s.rest) == 0
 		}
@@ -135,11 +172,10 @@ func (b *batchOf) anyArray(body []byte) error {
 // event reads one event.
 func (b *batchOf) event(text []byte) {
 	if int64(len(text)) > b.maxBytes {
-		b.outcomes = append(b.outcomes, outcome{err: problem.New(problem.TooLarge, fmt.Sprintf("One event may have at most %d bytes.", b.maxBytes))})
+		b.add(problem.New(problem.TooLarge, fmt.Sprintf("One event may have at most %d bytes.", b.maxBytes)))
 		return
 	}
-	r := spareRequests.Get().(*request)
-	b.outcomes = append(b.outcomes, outcome{admission{request: r}, decode(text, r)})
+	b.add(decode(text, &b.request))
 }
 
 func (b *batchOf) checkLength() error {

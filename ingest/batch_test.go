@@ -1,8 +1,10 @@
 package ingest
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
+	"sync"
 	"testing"
 )
 
@@ -81,5 +83,75 @@ func TestBatchRefusedAsAWhole(t *testing.T) {
 	f.post(t, "/v1/track", `{"agent":"marker"}`)
 	if e := f.events(t, 1); len(e) != 1 || e[0].Agent != "marker" {
 		t.Errorf("recorded: %v", e)
+	}
+}
+
+// Batches that come at once and after each other, some of them refused, do not mix
+// what their events are made of, though they use each other's memory.
+func TestBatchesDoNotMix(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	const senders, rounds = 8, 12
+	var group sync.WaitGroup
+	for sender := range senders {
+		group.Go(func() {
+			for round := range rounds {
+				f.postMarked(t, fmt.Sprintf("%d-%d", sender, round), 1+(sender*7+round*13)%60)
+			}
+		})
+	}
+	group.Wait()
+	want := 0
+	for sender := range senders {
+		for round := range rounds {
+			want += 1 + (sender*7+round*13)%60
+		}
+	}
+	seen := map[string]bool{}
+	for _, e := range f.events(t, want) {
+		mark := e.Agent
+		got := fmt.Sprint(e.SessionID, e.Tags, string(e.Metadata), e.Step, e.UserID, e.IdempotencyKey, e.InputTokens)
+		if wanted := fmt.Sprint("ses_s"+mark, []string{"t" + mark, mark}, `{"m":"`+mark+`"}`, "p"+mark, "u"+mark, "k"+mark, len(mark)); got != wanted {
+			t.Errorf("event %s: %s, want %s", mark, got, wanted)
+		}
+		if !json.Valid(e.Breakdown) || !strings.Contains(string(e.Breakdown), fmt.Sprintf(`"tokens":%d,`, len(mark))) {
+			t.Errorf("event %s has the breakdown %s", mark, e.Breakdown)
+		}
+		seen[mark] = true
+	}
+	if len(seen) != want {
+		t.Errorf("%d different events, want %d", len(seen), want)
+	}
+}
+
+// postMarked posts a batch of n events with the same mark in all that each is made of,
+// and between them some that are refused, and checks the answers.
+func (f *fixture) postMarked(t *testing.T, batch string, n int) {
+	t.Helper()
+	var events []string
+	for i := range n {
+		mark := fmt.Sprintf("%s-%d", batch, i)
+		events = append(events, fmt.Sprintf(`{"agent":%[1]q,"model":"gpt-4o","session_id":"s%[1]s","tags":["t%[1]s",%[1]q],"metadata":{"m":%[1]q},`+
+			`"step":"p%[1]s","user_id":"u%[1]s","idempotency_key":"k%[1]s","input_tokens":%[2]d}`, mark, len(mark)))
+		if i%7 == 3 {
+			events = append(events, `{"agent":"refused","tags":["a","b"],"metadata":{"a":[1,2]},"session_id":"x","timestamp":"2020-01-01T00:00:00Z"}`)
+		}
+	}
+	r := f.post(t, "/v1/track/batch", "["+strings.Join(events, ",")+"]")
+	good := 0
+	for i, result := range r.results(t) {
+		if refused := strings.Contains(events[i], `"refused"`); refused != (fmt.Sprint(result["status"]) == "422") {
+			t.Errorf("batch %s: event %d was answered %v", batch, i, result)
+			continue
+		} else if refused {
+			continue
+		}
+		if want := fmt.Sprintf("ses_s%s-%d", batch, good); result["session_id"] != want {
+			t.Errorf("batch %s: event %d was answered with the session %v, want %s", batch, i, result["session_id"], want)
+		}
+		good++
+	}
+	if good != n {
+		t.Errorf("batch %s: %d events are recorded, want %d", batch, good, n)
 	}
 }

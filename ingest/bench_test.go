@@ -84,18 +84,13 @@ func servePriced() error {
 			return
 		}
 		defer releaseBody(body)
-		b := s.newBatch()
+		b := s.newBatch(fuzzAccount)
 		defer b.release()
 		if b.array(body.Bytes()) != nil {
 			return
 		}
-		for i := range b.outcomes {
-			b.outcomes[i].admission, b.outcomes[i].err = s.admit(r.Context(), b.outcomes[i].request, fuzzAccount, s.arrival())
-		}
+		s.admitAll(r.Context(), b)
 		s.replyBatch(w, b.outcomes)
-		for _, o := range b.outcomes {
-			o.request.release()
-		}
 	}))
 }
 

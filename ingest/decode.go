@@ -20,7 +20,7 @@ var decoders = sync.Pool{New: func() any { return jsontext.NewDecoder(new(bytes.
 func decode(text []byte, r *request) error {
 	var faults schema.Faults
 	if rest, ok := scan(text, r); !ok || len(rest) > 0 {
-		r.reset()
+		r.next()
 		var err error
 		if faults, err = decodeStrictly(text, r); err != nil {
 			return err

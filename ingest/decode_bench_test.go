@@ -3,6 +3,7 @@ package ingest
 import (
 	"testing"
 
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -12,19 +13,19 @@ func BenchmarkPrepare(b *testing.B) {
 	bodies := trackBodies()
 	s := fuzzServer()
 	var buf []byte
+	r, e := new(request), new(schema.Event)
 	b.ReportAllocs()
 	i := 0
 	for b.Loop() {
-		r := spareRequests.Get().(*request)
 		if err := decode([]byte(bodies[i%len(bodies)]), r); err != nil {
 			b.Fatal(err)
 		}
-		e, err := s.event(r, fuzzAccount, s.arrival())
-		if err != nil {
-			b.Fatal(err)
+		if a := s.event(e, r, fuzzAccount, s.arrival()); a.unfit != nil {
+			b.Fatal(a.unfit)
 		}
 		buf = wire.Append(buf[:0], e)
-		r.release()
+		r.memory.empty()
+		r.next()
 		i++
 	}
 }
@@ -41,14 +42,15 @@ func BenchmarkDecode(b *testing.B) {
 	}
 	for _, reader := range readers {
 		b.Run(reader.name, func(b *testing.B) {
+			r := new(request)
 			b.ReportAllocs()
 			i := 0
 			for b.Loop() {
-				r := spareRequests.Get().(*request)
 				if !reader.read([]byte(bodies[i%len(bodies)]), r) {
 					b.Fatal("not read")
 				}
-				r.release()
+				r.memory.empty()
+				r.next()
 				i++
 			}
 		})

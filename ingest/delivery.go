@@ -4,6 +4,7 @@ import (
 	"errors"
 	"sync"
 	"sync/atomic"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -14,11 +15,10 @@ import (
 // delivery is one event on its way to Kafka.
 type delivery struct {
 	admission
-	producer *Producer
-	waiter   *waiter
+	shipment *shipment
 	index    int // of the event in its request
+	size     int64
 	record   kgo.Record
-	buf      []byte // key and value of record
 
 	// finish is settle, bound once.
 	finish func(*kgo.Record, error)
@@ -27,40 +27,87 @@ type delivery struct {
 	settled atomic.Bool
 }
 
-// deliveries are used again, with their memory. The request that waits for one
-// gives it back when all of its own are settled: nobody looks at it then.
-var deliveries = sync.Pool{New: func() any {
-	d := new(delivery)
-	d.finish = d.settle
-	return d
+// shipment is what one request has on its way to Kafka, and what it waits with.
+type shipment struct {
+	producer *Producer
+	left     atomic.Int64
+	// done is told true when nothing is left and false when the time is over. It
+	// has room for both, so that who comes late blocks nobody.
+	done  chan bool
+	timer *time.Timer
+	// deliveries are used again; the first sent of them are under way.
+	deliveries []*delivery
+	sent       int
+	// buf has the keys and values of their records.
+	buf []byte
+}
+
+// shipments are used again, with their memory. The request that waits for one gives
+// it back when all of its own are settled: nobody looks at it then.
+var shipments = sync.Pool{New: func() any {
+	s := &shipment{done: make(chan bool, 2)}
+	s.timer = time.AfterFunc(time.Hour, func() { s.done <- false })
+	s.timer.Stop()
+	return s
 }}
 
-func (d *delivery) release() {
-	if cap(d.buf) > maxKept {
+// delivery returns the next one that is free, without having sent it.
+func (s *shipment) delivery() *delivery {
+	if s.sent == len(s.deliveries) {
+		more := make([]delivery, max(1, len(s.deliveries)))
+		for i := range more {
+			more[i].shipment = s
+			more[i].finish = more[i].settle
+			s.deliveries = append(s.deliveries, &more[i])
+		}
+	}
+	return s.deliveries[s.sent]
+}
+
+// arrived counts an acknowledgement.
+func (s *shipment) arrived() {
+	if s.left.Add(-1) == 0 {
+		s.done <- true
+	}
+}
+
+// wait reports whether everything arrived in time.
+func (s *shipment) wait(timeout time.Duration) bool {
+	s.timer.Reset(timeout)
+	return <-s.done
+}
+
+// release gives s back once everything has arrived, unless its time is over just
+// now.
+func (s *shipment) release() {
+	if !s.timer.Stop() || cap(s.buf) > maxKept {
 		return
 	}
-	d.admission, d.producer, d.waiter, d.err = admission{}, nil, nil, nil
-	d.record = kgo.Record{}
-	d.settled.Store(false)
-	deliveries.Put(d)
+	for _, d := range s.deliveries[:s.sent] {
+		d.admission, d.err = admission{}, nil
+		d.settled.Store(false)
+	}
+	s.producer, s.sent, s.buf = nil, 0, s.buf[:0]
+	shipments.Put(s)
 }
 
 // encode makes the record of an event.
 func (d *delivery) encode(e *schema.Event) {
-	d.buf = wire.AppendKey(d.buf[:0], e)
-	key := len(d.buf)
-	d.buf = wire.Append(d.buf, e)
-	d.record = kgo.Record{Key: d.buf[:key:key], Value: d.buf[key:], Headers: versionHeaders, Timestamp: e.ReceivedAt}
+	buf := d.shipment.buf
+	start := len(buf)
+	buf = wire.AppendKey(buf, e)
+	key := len(buf)
+	buf = wire.Append(buf, e)
+	d.shipment.buf, d.size = buf, int64(len(buf)-start)
+	d.record = kgo.Record{Key: buf[start:key:key], Value: buf[key:len(buf):len(buf)], Headers: versionHeaders, Timestamp: e.ReceivedAt}
 }
-
-// size is how many bytes wait for Kafka.
-func (d *delivery) size() int64 { return int64(len(d.buf)) }
 
 // settle takes what Kafka said. What the caps were charged with goes back if the
 // event was surely not recorded, and its key is remembered once it is, also when
 // nobody waits any more.
 func (d *delivery) settle(_ *kgo.Record, err error) {
-	d.producer.buffered.Add(-d.size())
+	p := d.shipment.producer
+	p.buffered.Add(-d.size)
 	switch {
 	case err == nil:
 	case errors.Is(err, kgo.ErrMaxBuffered):
@@ -68,10 +115,12 @@ func (d *delivery) settle(_ *kgo.Record, err error) {
 	default:
 		d.charge.Taint()
 	}
-	d.producer.recent.land(d.admission, produceError(err))
+	if d.flight != nil {
+		p.recent.land(d.admission, produceError(err))
+	}
 	d.err = err
 	d.settled.Store(true)
-	d.waiter.arrived()
+	d.shipment.arrived()
 }
 
 // sofar is what is known of an event that nobody waits for any more.

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"strings"
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
@@ -12,26 +13,28 @@ import (
 // arrival is now as the events of a request have it.
 func (s *Server) arrival() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
 
-// event makes the event that is recorded: defaults filled in, priced. The error
-// is a problem that lists what is wrong.
-func (s *Server) event(r *request, account schema.ID, now time.Time) (*schema.Event, error) {
-	e := r.event(account, now)
+// event makes the admission of an event: defaults filled in, priced. If it cannot be
+// recorded, a problem in it lists what is wrong.
+func (s *Server) event(e *schema.Event, r *request, account schema.ID, now time.Time) admission {
+	r.event(e, account, now)
+	a := admission{event: e}
+	if e.IdempotencyKey != "" {
+		a.fingerprint = r.fingerprint(s.recent.seed)
+	}
 	var faults schema.Faults
 	faults.CheckTime("timestamp", e.Time, now)
 	faults.CheckCount("input_tokens", e.InputTokens)
 	faults.CheckUsage(e)
-	if len(faults) > 0 {
-		return nil, problem.FromFaults(faults)
+	// One with faults is priced as well: it may repeat an event that is recorded, and
+	// is answered with the provider then.
+	if a.unfit = s.price(e, r); len(faults) > 0 {
+		a.unfit = problem.FromFaults(faults)
 	}
-	if err := s.price(e, r); err != nil {
-		return nil, err
-	}
-	return e, nil
+	return a
 }
 
-// event fills in everything but the price. The event is good for as long as r is.
-func (r *request) event(account schema.ID, now time.Time) *schema.Event {
-	e := &r.made
+// event fills in everything but the price.
+func (r *request) event(e *schema.Event, account schema.ID, now time.Time) {
 	*e = schema.Event{
 		AccountID:          account,
 		Agent:              r.agent.value,
@@ -68,32 +71,33 @@ func (r *request) event(account schema.ID, now time.Time) *schema.Event {
 		e.InputTokens += e.CacheReadTokens + e.CacheWriteTokens + e.CacheWrite1hTokens
 	}
 	r.identify(e, now)
-	return e
 }
 
 // identify sets the ids. With an idempotency key they depend on nothing but the
 // key and the body, so that a retry is answered alike.
 func (r *request) identify(e *schema.Event, now time.Time) {
 	if e.IdempotencyKey != "" {
-		e.ID = r.keyedID(e.AccountID)
+		e.ID = schema.KeyedEventID(e.AccountID, e.IdempotencyKey)
 	} else {
 		e.ID = schema.NewID(now)
 	}
 	if r.sessionID.value != "" {
-		e.SessionID = schema.SessionID(r.sessionID.value)
+		e.SessionID = r.memory.session(r.sessionID.value)
 		return
 	}
 	e.SessionID = schema.ImplicitSessionID(e.ID)
 	e.SessionImplicit = true
 }
 
-// keyedID is the id that belongs to the idempotency key. It is worked out once.
-func (r *request) keyedID(account schema.ID) schema.ID {
-	if r.id.IsZero() {
-		r.id = schema.KeyedEventID(account, r.idempotencyKey.value)
+// session is schema.SessionID in memory of m.
+func (m *memory) session(client string) string {
+	if strings.HasPrefix(client, sessionMark) {
+		return client
 	}
-	return r.id
+	return m.joined(sessionMark, client)
 }
+
+const sessionMark = string(schema.SessionPrefix) + "_"
 
 // price sets provider, cost and where they come from. The provider is the
 // client's own in its usual spelling, or the one that the model belongs to.
@@ -125,24 +129,11 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	}
 	e.Cost, e.Source, e.PriceID = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID
 	if q.Source == price.Calculated {
-		r.breakdown = price.AppendBreakdown(r.breakdown[:0], q)
-		e.Breakdown = r.breakdown
+		start := len(r.memory.bytes)
+		r.memory.bytes = price.AppendBreakdown(r.memory.bytes, q)
+		e.Breakdown = r.memory.since(start)
 	}
 	return nil
-}
-
-// again makes the event of a retry as it was answered before, but for what it cost.
-func (s *Server) again(r *request, account schema.ID, now time.Time) *schema.Event {
-	e := r.event(account, now)
-	book := s.prices(account)
-	if book == nil {
-		return e // So the first is not priced either, and refused.
-	}
-	// Without usage there is no cost, and no error: it is asked for the provider.
-	if q, _ := book.Quote(e.Provider, e.Model, e.Time, price.Usage{}); q.Provider != "" {
-		e.Provider = q.Provider
-	}
-	return e
 }
 
 func (r *request) usage(e *schema.Event) price.Usage {

@@ -31,11 +31,11 @@ func fuzzServer() *Server {
 	}
 }
 
-// fuzz judges a request, whose idempotency key is free again at once.
+// fuzz judges an event, whose idempotency key is free again at once.
 func (s *Server) fuzz(t *testing.T, o outcome) {
 	t.Helper()
 	if o.err == nil {
-		o.admission, o.err = s.admit(t.Context(), o.request, fuzzAccount, s.arrival())
+		o.err = s.admit(t.Context(), &o.admission)
 	}
 	if o.err == nil {
 		s.recent.land(o.admission, ErrFull)
@@ -140,9 +140,11 @@ func fuzzBatch(f *testing.F, read, again func(*batchOf, []byte) error) {
 	f.Helper()
 	s := fuzzServer()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b, other := batchOf{maxBytes: s.cfg.MaxBodyBytes}, batchOf{maxBytes: s.cfg.MaxBodyBytes}
-		err := read(&b, body)
-		if otherErr := again(&other, body); (err == nil) != (otherErr == nil) || len(b.outcomes) != len(other.outcomes) {
+		b, other := s.newBatch(fuzzAccount), s.newBatch(fuzzAccount)
+		defer b.release()
+		other.now = b.now
+		err := read(b, body)
+		if otherErr := again(other, body); (err == nil) != (otherErr == nil) || len(b.outcomes) != len(other.outcomes) {
 			t.Fatalf("the two readers differ: %v with %d events, %v with %d", err, len(b.outcomes), otherErr, len(other.outcomes))
 		}
 		if err != nil {
@@ -153,8 +155,12 @@ func fuzzBatch(f *testing.F, read, again func(*batchOf, []byte) error) {
 			t.Fatalf("a batch of %d events", n)
 		}
 		for i, o := range b.outcomes {
+			if diff := cmp.Diff(problemOf(other.outcomes[i].err), problemOf(o.err)); diff != "" {
+				t.Fatalf("the two readers judge event %d differently (-slow +fast):\n%s", i, diff)
+			}
 			if o.err == nil {
-				sameRequest(t, other.outcomes[i].request, o.request)
+				o.event = &b.events[i]
+				sameEvent(t, &other.events[i], o.event)
 			}
 			s.fuzz(t, o)
 		}
@@ -173,14 +179,40 @@ func judgeText(t *testing.T, s *Server, text []byte) {
 		}
 		sameRequest(t, &strict, &scanned)
 	}
-	o := outcome{admission: admission{request: new(request)}}
-	o.err = decode(text, o.request)
+	var r request
+	o := outcome{err: decode(text, &r)}
+	if o.err == nil {
+		o.admission = s.event(new(schema.Event), &r, fuzzAccount, s.arrival())
+	}
 	s.fuzz(t, o)
+}
+
+// sameEvent compares events that were made at one time, but for ids by chance.
+func sameEvent(t *testing.T, want, got *schema.Event) {
+	t.Helper()
+	ignored := cmpopts.IgnoreFields(schema.Event{}, "Leases")
+	if got.IdempotencyKey == "" {
+		ignored = cmpopts.IgnoreFields(schema.Event{}, "ID", "SessionID")
+		if got.SessionImplicit != want.SessionImplicit || !got.SessionImplicit && got.SessionID != want.SessionID {
+			t.Errorf("session %q, want %q", got.SessionID, want.SessionID)
+		}
+	}
+	if diff := cmp.Diff(want, got, ignored); diff != "" {
+		t.Errorf("the two readers make different events (-slow +fast):\n%s", diff)
+	}
+}
+
+// problemOf is what a client is told of an error, or "".
+func problemOf(err error) string {
+	if err == nil {
+		return ""
+	}
+	return string(problem.From(err).JSON(""))
 }
 
 func sameRequest(t *testing.T, want, got *request) {
 	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(request{}, optionalText{}, optionalCount{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(request{}, "reported")); diff != "" {
+	if diff := cmp.Diff(want, got, cmp.AllowUnexported(request{}, optionalText{}, optionalCount{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(request{}, "reported", "memory")); diff != "" {
 		t.Errorf("scan reads another request than the decoder (-decoder +scan):\n%s", diff)
 	}
 }

@@ -121,12 +121,14 @@ func (r routeMetrics) answered(status int) {
 	r.m.requests.WithLabelValues(r.route, strconv.Itoa(status)).Inc()
 }
 
+// calculatedEvents counts accepted events with a calculated cost, which most have.
+func (m *metrics) calculatedEvents(n int) {
+	m.accepted.Add(float64(n))
+	m.calculated.Add(float64(n))
+}
+
 // event counts an accepted event.
 func (m *metrics) event(source schema.CostSource) {
 	m.accepted.Inc()
-	if source == schema.CostCalculated {
-		m.calculated.Inc()
-		return
-	}
 	m.acceptedBy.WithLabelValues(string(source)).Inc()
 }

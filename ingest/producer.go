@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync"
 	"sync/atomic"
 	"time"
 
@@ -67,46 +66,6 @@ func newProducer(client *kgo.Client, cfg Config, known *recent, m *metrics) *Pro
 // versionHeaders is shared by all records; franz-go only reads it.
 var versionHeaders = []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}}
 
-// waiter is what one request waits with.
-type waiter struct {
-	left atomic.Int64
-	// done is told true when nothing is left and false when the time is over. It
-	// has room for both, so that who comes late blocks nobody.
-	done  chan bool
-	timer *time.Timer
-	sent  []*delivery
-}
-
-var waiters = sync.Pool{New: func() any {
-	w := &waiter{done: make(chan bool, 2)}
-	w.timer = time.AfterFunc(time.Hour, func() { w.done <- false })
-	w.timer.Stop()
-	return w
-}}
-
-// arrived counts an acknowledgement.
-func (w *waiter) arrived() {
-	if w.left.Add(-1) == 0 {
-		w.done <- true
-	}
-}
-
-// wait reports whether everything arrived in time.
-func (w *waiter) wait(timeout time.Duration) bool {
-	w.timer.Reset(timeout)
-	return <-w.done
-}
-
-// release gives w back once everything has arrived, unless its time is over just
-// now.
-func (w *waiter) release() {
-	if w.timer.Stop() {
-		clear(w.sent)
-		w.sent = w.sent[:0]
-		waiters.Put(w)
-	}
-}
-
 // Produce writes the events that have no error and are no duplicates, and waits
 // until all in-sync replicas have them, or the timeout is over. Those that are
 // not in get an error.
@@ -114,44 +73,42 @@ func (w *waiter) release() {
 // The context of the request is kept out on purpose: one that ends would fail
 // not only its own record but also others in the same batch. A record goes on
 // even after ErrTimeout; a retry with the same idempotency key is recorded once.
-func (p *Producer) Produce(outcomes []outcome) {
+// settled says that none goes on.
+func (p *Producer) Produce(outcomes []outcome) (settled bool) {
 	start := time.Now()
-	w := waiters.Get().(*waiter)
-	w.left.Store(1) // for this function, so that the count ends when all are sent
+	s := shipments.Get().(*shipment)
+	s.producer = p
+	s.left.Store(1) // for this function, so that the count ends when all are sent
 	for i := range outcomes {
 		if o := &outcomes[i]; o.err == nil && !o.duplicate {
-			o.err = p.send(o, i, w)
+			o.err = p.send(o, i, s)
 		}
 	}
-	w.arrived()
-	if w.wait(p.timeout) {
-		for _, d := range w.sent {
-			outcomes[d.index].err = produceError(d.err)
-			d.release()
-		}
-		w.release()
-	} else {
-		for _, d := range w.sent {
-			outcomes[d.index].err = d.sofar()
-		}
+	s.arrived()
+	settled = s.wait(p.timeout)
+	for _, d := range s.deliveries[:s.sent] {
+		outcomes[d.index].err = d.sofar()
+	}
+	if settled {
+		s.release()
 	}
 	p.metrics.produceDuration.Observe(time.Since(start).Seconds())
+	return settled
 }
 
 // send hands one event to the Kafka client.
-func (p *Producer) send(o *outcome, index int, w *waiter) error {
-	d := deliveries.Get().(*delivery)
+func (p *Producer) send(o *outcome, index int, s *shipment) error {
+	d := s.delivery()
 	d.encode(o.event)
-	if p.buffered.Add(d.size()) > p.maxBytes {
-		p.buffered.Add(-d.size())
-		d.release()
+	if p.buffered.Add(d.size) > p.maxBytes {
+		p.buffered.Add(-d.size)
 		o.charge.Refund()
 		p.recent.land(o.admission, ErrFull)
 		return ErrFull
 	}
-	d.producer, d.admission, d.waiter, d.index = p, o.admission, w, index
-	w.left.Add(1)
-	w.sent = append(w.sent, d)
+	d.admission, d.index = o.admission, index
+	s.left.Add(1)
+	s.sent++
 	p.client.TryProduce(context.Background(), &d.record, d.finish)
 	return nil
 }

@@ -2,9 +2,9 @@ package ingest
 
 import (
 	"strings"
-	"sync"
 	"time"
 	"unicode"
+	"unicode/utf8"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -29,31 +29,14 @@ type request struct {
 
 	parentID schema.ID // of parent, set by finish
 	time     time.Time // of timestamp, set by finish; zero without one
-	id       schema.ID // of idempotencyKey, set by keyedID
 
-	made      schema.Event // what event makes of all this
-	breakdown []byte       // the memory of made.Breakdown
-	answer    []byte       // the memory of the answer
+	// memory is of the texts, tags and metadata of this event and of those that
+	// were read before into the same request.
+	memory memory
 }
 
-// spareRequests are used again, with their memory. One goes back when its event was
-// acknowledged and answered; nothing refers to it any more then.
-var spareRequests = sync.Pool{New: func() any { return new(request) }}
-
-// maxKept keeps one large event from holding memory for ever.
-const maxKept = 4 << 10
-
-func (r *request) release() {
-	if cap(r.metadata) <= maxKept && cap(r.answer) <= maxKept {
-		r.reset()
-		spareRequests.Put(r)
-	}
-}
-
-// reset empties r and keeps its memory.
-func (r *request) reset() {
-	*r = request{tags: r.tags[:0], metadata: r.metadata[:0], breakdown: r.breakdown[:0], answer: r.answer[:0]}
-}
+// next empties r for another event. What it was read into before stays good.
+func (r *request) next() { *r = request{memory: r.memory} }
 
 type optionalText struct {
 	value string
@@ -186,9 +169,20 @@ func (r *request) check(faults *schema.Faults) {
 }
 
 func (r *request) name(field string, t *optionalText, faults *schema.Faults) {
-	t.value = strings.TrimFunc(t.value, func(c rune) bool { return unicode.Is(unicode.Zs, c) })
+	t.value = trimSpaces(t.value)
 	faults.CheckText(field, t.value, schema.MaxNameLength)
 }
+
+// trimSpaces trims spaces of all kinds.
+func trimSpaces(text string) string {
+	if text == "" || edge(text[0]) && edge(text[len(text)-1]) {
+		return text
+	}
+	return strings.TrimFunc(text, func(c rune) bool { return unicode.Is(unicode.Zs, c) })
+}
+
+// edge reports whether c is surely no space, nor a part of one.
+func edge(c byte) bool { return c > ' ' && c < utf8.RuneSelf }
 
 // checkKey refuses an empty idempotency key: its sender believes that retries
 // are safe.

@@ -107,7 +107,7 @@ func (r *request) slot(name []byte) (slot, bool) {
 func (s *scanner) value(to slot, r *request) bool {
 	switch {
 	case to.text != nil:
-		return s.textInto(to.text)
+		return s.textInto(to.text, &r.memory)
 	case to.count != nil:
 		return s.countInto(to.count, to.name)
 	case to.name == "cost_usd":
@@ -118,9 +118,9 @@ func (s *scanner) value(to slot, r *request) bool {
 	return s.metadataInto(r)
 }
 
-func (s *scanner) textInto(t *optionalText) bool {
+func (s *scanner) textInto(t *optionalText, m *memory) bool {
 	text, ok := s.text()
-	t.value, t.given = string(text), true
+	t.value, t.given = m.text(text), true
 	return ok
 }
 
@@ -154,13 +154,15 @@ func (s *scanner) tagsInto(r *request) bool {
 	if !s.mark('[') {
 		return false
 	}
-	for len(r.tags) < schema.MaxTags {
+	start := len(r.memory.tags)
+	for len(r.memory.tags)-start < schema.MaxTags {
 		tag, ok := s.text()
 		if !ok {
 			return false
 		}
-		r.tags = append(r.tags, string(tag))
+		r.memory.tags = append(r.memory.tags, r.memory.text(tag))
 		if s.mark(']') {
+			r.tags = r.memory.tags[start:len(r.memory.tags):len(r.memory.tags)]
 			return true
 		}
 		if !s.mark(',') {
@@ -178,7 +180,9 @@ func (s *scanner) metadataInto(r *request) bool {
 		return false
 	}
 	text := start[:len(start)-len(s.rest)]
-	r.metadata = append(r.metadata[:0], text...)
+	kept := len(r.memory.bytes)
+	r.memory.bytes = append(r.memory.bytes, text...)
+	r.metadata = r.memory.since(kept)
 	return len(text) <= schema.MaxMetadataBytes && nodes <= schema.MaxMetadataNodes
 }
 

@@ -1,7 +1,6 @@
 package ingest
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"net/http"
@@ -46,28 +45,28 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 	if err != nil {
 		return nil, err
 	}
-	spans, err := otlp.Read(body.Bytes(), encoding)
+	b := s.newBatch(credential.AccountID)
+	spans, err := b.spans.Read(body.Bytes(), encoding)
 	releaseBody(body)
 	if err != nil {
+		b.release()
 		return nil, exportProblem(err)
 	}
 	if err := s.limitCalls(c, credential, len(spans.Calls)); err != nil {
+		b.release()
 		return nil, err
 	}
-	outcomes := make([]outcome, len(spans.Calls))
-	now := s.arrival()
 	for i := range spans.Calls {
-		outcomes[i] = s.prepareCall(c.Request.Context(), &spans.Calls[i], credential.AccountID, now)
+		b.call(&spans.Calls[i])
 	}
-	s.record(outcomes)
-	if err := unclear(outcomes); err != nil {
+	s.admitAll(c.Request.Context(), b)
+	settled := s.record(b.outcomes)
+	if err := unclear(b.outcomes); err != nil {
 		return nil, err
 	}
-	answer := s.summary(encoding, spans, outcomes)
-	for i := range outcomes {
-		if o := &outcomes[i]; o.err == nil {
-			o.request.release()
-		}
+	answer := s.summary(encoding, spans, b.outcomes)
+	if settled {
+		b.release()
 	}
 	return answer, nil
 }
@@ -92,16 +91,10 @@ func exportProblem(err error) error {
 	return problem.New(problem.Invalid, "The body is not an ExportTraceServiceRequest in the encoding that Content-Type says.")
 }
 
-// prepareCall makes the event of a call and charges its caps, as prepare does with
-// an event of a batch.
-func (s *Server) prepareCall(ctx context.Context, call *otlp.Call, account schema.ID, now time.Time) outcome {
-	r := spareRequests.Get().(*request)
-	r.take(call, account)
-	if err := r.finish(call.Faults); err != nil {
-		return outcome{err: err}
-	}
-	a, err := s.admit(ctx, r, account, now)
-	return outcome{a, err}
+// call adds the event of a call, as if a client had sent it in a batch.
+func (b *batchOf) call(call *otlp.Call) {
+	b.request.take(call, b.account)
+	b.add(b.request.finish(call.Faults))
 }
 
 // take makes r the request that a client would have sent for the call.

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"net/http"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/gin-gonic/gin"
@@ -33,37 +34,61 @@ func (s *Server) track(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
-	r := spareRequests.Get().(*request)
+	one := spareSingles.Get().(*single)
+	r := &one.request
 	if err := decode(body.Bytes(), r); err != nil {
 		return err
 	}
 	if err := r.headerKey(c.Request); err != nil {
 		return err
 	}
-	a, err := s.admit(c.Request.Context(), r, credential.AccountID, s.arrival())
-	if err != nil {
+	o := &one.outcomes[0]
+	o.admission = s.event(&one.event, r, credential.AccountID, s.arrival())
+	if err := s.admit(c.Request.Context(), &o.admission); err != nil {
 		return err
 	}
-	one := [1]outcome{{admission: a}}
-	s.record(one[:])
-	if err := one[0].err; err != nil {
-		return err
+	if s.record(one.outcomes[:]); o.err != nil {
+		return o.err
 	}
-	r.answer = appendResult(r.answer, a)
-	reply(c.Writer, http.StatusOK, r.answer)
-	r.release()
+	one.answer = appendResult(one.answer, o.admission)
+	reply(c.Writer, http.StatusOK, one.answer)
+	one.release()
 	return nil
+}
+
+// single is the memory of a request with one event.
+type single struct {
+	request  request
+	event    schema.Event
+	outcomes [1]outcome
+	answer   []byte
+}
+
+// spareSingles are used again, with their memory. One goes back when its event was
+// acknowledged and answered; nothing refers to it any more then.
+var spareSingles = sync.Pool{New: func() any { return new(single) }}
+
+func (one *single) release() {
+	if !one.request.memory.empty() || cap(one.answer) > maxKept {
+		return
+	}
+	one.request.next()
+	one.outcomes[0] = outcome{}
+	one.answer = one.answer[:0]
+	spareSingles.Put(one)
 }
 
 // admission is an event that may be recorded, with what its caps were charged.
 type admission struct {
-	request *request // that event was made of
-	event   *schema.Event
-	charge  *lease.Charge
+	event *schema.Event
+	// unfit is why the event cannot be recorded, unless it is recorded already.
+	unfit  error
+	charge *lease.Charge
 	// duplicate says that the event is recorded already, or on its way.
 	duplicate bool
-	// flight is that of the event if it has an idempotency key.
-	flight *flight
+	// fingerprint and flight are those of an event with an idempotency key.
+	fingerprint uint64
+	flight      *flight
 }
 
 // outcome is what came of one event of a request: it, or why it was not recorded.
@@ -72,38 +97,34 @@ type outcome struct {
 	err error
 }
 
-// admit makes the event of a request and charges its caps, unless it is recorded
-// already or on its way.
-func (s *Server) admit(ctx context.Context, r *request, account schema.ID, now time.Time) (admission, error) {
-	if r.idempotencyKey.value == "" {
-		return s.charge(ctx, r, account, now)
+// admit charges the caps of an event, unless it is recorded already or on its way.
+func (s *Server) admit(ctx context.Context, a *admission) error {
+	if a.event.IdempotencyKey == "" {
+		return s.charge(ctx, a)
 	}
-	f, mine, err := s.recent.claim(r.keyedID(account), r.fingerprint(s.recent.seed))
-	switch {
-	case err != nil:
-		return admission{}, err
-	case !mine:
-		return admission{request: r, event: s.again(r, account, now), duplicate: true, flight: f}, nil
-	}
-	a, err := s.charge(ctx, r, account, now)
-	a.flight = f
+	f, mine, err := s.recent.claim(a.event.ID, a.fingerprint)
 	if err != nil {
-		s.recent.land(a, err)
+		return err
 	}
-	return a, err
+	if a.flight, a.duplicate = f, !mine; a.duplicate {
+		return nil
+	}
+	err = s.charge(ctx, a)
+	if err != nil {
+		s.recent.land(*a, err)
+	}
+	return err
 }
 
-// charge makes the event of a request and charges its caps.
-func (s *Server) charge(ctx context.Context, r *request, account schema.ID, now time.Time) (admission, error) {
-	event, err := s.event(r, account, now)
-	if err != nil {
-		return admission{}, err
+// charge charges the caps of an event that may be recorded.
+func (s *Server) charge(ctx context.Context, a *admission) (err error) {
+	if a.unfit != nil {
+		return a.unfit
 	}
-	charge, err := s.caps.Admit(ctx, event)
-	if err != nil {
-		return admission{}, capProblem(event, err)
+	if a.charge, err = s.caps.Admit(ctx, a.event); err != nil {
+		return capProblem(a.event, err)
 	}
-	return admission{request: r, event: event, charge: charge}, nil
+	return nil
 }
 
 // headerKey takes the idempotency key from the header Idempotency-Key unless the
@@ -126,10 +147,12 @@ func (r *request) headerKey(req *http.Request) error {
 }
 
 // record writes the events that are still good to Kafka, save those that are
-// there already, and counts them. Those that Kafka did not take get an error.
-func (s *Server) record(outcomes []outcome) {
+// there already, and counts them. Those that Kafka did not take get an error. It
+// reports whether nothing refers to the events any more.
+func (s *Server) record(outcomes []outcome) (settled bool) {
 	deadline := time.Now().Add(s.cfg.ProduceTimeout)
-	s.producer.Produce(outcomes)
+	settled = s.producer.Produce(outcomes)
+	calculated := 0
 	for i := range outcomes {
 		o := &outcomes[i]
 		if o.err == nil && o.duplicate {
@@ -143,10 +166,14 @@ func (s *Server) record(outcomes []outcome) {
 			}
 		case o.duplicate:
 			s.metrics.duplicates.Inc()
+		case o.event.Source == schema.CostCalculated:
+			calculated++
 		default:
 			s.metrics.event(o.event.Source)
 		}
 	}
+	s.metrics.calculatedEvents(calculated)
+	return settled
 }
 
 // errNotRecorded is the answer when Kafka did not acknowledge: nobody knows

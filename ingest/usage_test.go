@@ -17,7 +17,8 @@ func usageEvent(t *testing.T, fields string) (tokens, bool, error) {
 	if err := decode([]byte(`{"agent":"a",`+fields+`}`), &r); err != nil {
 		return tokens{}, false, err
 	}
-	e := r.event(schema.ID{}, time.Now())
+	var e schema.Event
+	r.event(&e, schema.ID{}, time.Now())
 	return tokens{e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens}, r.hasUsage(), nil
 }
 

@@ -90,7 +90,7 @@ func deepProto(levels int) []byte {
 // An attribute that is deep, but not too deep, is passed over.
 func TestReadPassesOverDeepAttributes(t *testing.T) {
 	t.Parallel()
-	export, err := Read(deepProto(20), Protobuf)
+	export, err := new(Reader).Read(deepProto(20), Protobuf)
 	if err != nil || export.Others != 1 {
 		t.Errorf("Read = %v, %v, want one span that is ignored", export, err)
 	}
@@ -128,7 +128,7 @@ func FuzzRead(f *testing.F) {
 		if isJSON {
 			encoding = JSON
 		}
-		export, err := Read(body, encoding)
+		export, err := new(Reader).Read(body, encoding)
 		if err != nil {
 			return
 		}

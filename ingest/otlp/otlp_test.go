@@ -65,11 +65,11 @@ func readBoth(t *testing.T, traces ptrace.Traces) Export {
 	if err != nil {
 		t.Fatal(err)
 	}
-	fromProto, err := Read(proto, Protobuf)
+	fromProto, err := new(Reader).Read(proto, Protobuf)
 	if err != nil {
 		t.Fatalf("Read(protobuf): %v", err)
 	}
-	fromJSON, err := Read(json, JSON)
+	fromJSON, err := new(Reader).Read(json, JSON)
 	if err != nil {
 		t.Fatalf("Read(%s): %v", json, err)
 	}
@@ -328,7 +328,7 @@ func TestReadTimes(t *testing.T) {
 // The ids of OTLP/JSON are hex, not the base64 of plain protobuf JSON.
 func TestReadTakesHexIDs(t *testing.T) {
 	t.Parallel()
-	export, err := Read([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{
+	export, err := new(Reader).Read([]byte(`{"resourceSpans":[{"scopeSpans":[{"spans":[{
 		"traceId":"5b8efff798038103d269b633813fc60c","spanId":"EEE19B7EC3C1B174","kind":3,
 		"startTimeUnixNano":"1544712660000000000","endTimeUnixNano":"1544712661000000000",
 		"attributes":[{"key":"gen_ai.operation.name","value":{"stringValue":"chat"}},
@@ -358,7 +358,7 @@ func TestReadNeedsIDs(t *testing.T) {
 func TestReadTakesAnEmptyExport(t *testing.T) {
 	t.Parallel()
 	for e, body := range map[Encoding]string{Protobuf: "", JSON: "{}"} {
-		if export, err := Read([]byte(body), e); err != nil || export.Spans() != 0 {
+		if export, err := new(Reader).Read([]byte(body), e); err != nil || export.Spans() != 0 {
 			t.Errorf("Read(%q) = %v, %v, want nothing", body, export, err)
 		}
 	}
@@ -367,7 +367,7 @@ func TestReadTakesAnEmptyExport(t *testing.T) {
 func TestReadRefuses(t *testing.T) {
 	t.Parallel()
 	for name, c := range hostile() {
-		if _, err := Read(c.body, c.encoding); !errors.Is(err, c.want) {
+		if _, err := new(Reader).Read(c.body, c.encoding); !errors.Is(err, c.want) {
 			t.Errorf("%s: error = %v, want %v", name, err, c.want)
 		}
 	}
@@ -401,7 +401,7 @@ func BenchmarkRead(b *testing.B) {
 			b.SetBytes(int64(len(c.body)))
 			b.ReportAllocs()
 			for b.Loop() {
-				if export, err := Read(c.body, c.encoding); err != nil || len(export.Calls) != 256 {
+				if export, err := new(Reader).Read(c.body, c.encoding); err != nil || len(export.Calls) != 256 {
 					b.Fatal(len(export.Calls), err)
 				}
 			}

@@ -63,7 +63,7 @@ func TestReadProtobufAsTheMessagesDo(t *testing.T) {
 	for name, body := range oddProto() {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			export, err := Read(body, Protobuf)
+			export, err := new(Reader).Read(body, Protobuf)
 			if err != nil {
 				t.Fatal(err)
 			}
@@ -77,7 +77,7 @@ func TestReadProtobufAsTheMessagesDo(t *testing.T) {
 // Of an attribute that is there twice, the first counts.
 func TestReadTakesTheFirstOfTwoAttributes(t *testing.T) {
 	t.Parallel()
-	export, err := Read(oddProto()["attribute twice"], Protobuf)
+	export, err := new(Reader).Read(oddProto()["attribute twice"], Protobuf)
 	if err != nil || len(export.Calls) != 1 || export.Calls[0].Model != "gpt-4o" {
 		t.Errorf("Read = %+v, %v, want one call of gpt-4o", export, err)
 	}

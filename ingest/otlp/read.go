@@ -1,25 +1,42 @@
 package otlp
 
-import "strings"
+import (
+	"slices"
+	"strings"
+)
+
+// Reader reads requests into the same memory, one after the other. The zero value is
+// ready.
+type Reader struct{ found findings }
 
 // Read reads an ExportTraceServiceRequest. It returns ErrMalformed for a body
 // that is none, ErrTooMany or ErrTooDeep for one that is beyond the limits.
-// Nothing that it returns refers to body.
-func Read(body []byte, e Encoding) (Export, error) {
+// Nothing that it returns refers to body. The calls are good until the next Read or
+// Reset, their texts for ever.
+func (r *Reader) Read(body []byte, e Encoding) (Export, error) {
 	read := readProtobuf
 	if e == JSON {
 		read = readJSON
 	}
-	f := findings{calls: make([]Call, 0, len(body)/usualSpan+1), spans: make([]node, 0, len(body)/usualSpan+1)}
-	if err := read(body, &f); err != nil {
+	r.found.reset()
+	if err := read(body, &r.found); err != nil {
 		return Export{}, err
 	}
-	return f.export(), nil
+	return r.found.export(), nil
 }
 
-// usualSpan is about how many bytes a span has. It only decides how much room is
-// made at first.
-const usualSpan = 512
+// maxKeptSpans keeps large requests from holding memory for ever.
+const maxKeptSpans = 512
+
+// Reset forgets what was read.
+func (r *Reader) Reset() {
+	if cap(r.found.spans) > maxKeptSpans || r.found.texts.Cap() > keptBytes {
+		*r = Reader{}
+		return
+	}
+	clear(r.found.calls)
+	r.found.reset()
+}
 
 // findings are what was read of a request so far.
 type findings struct {
@@ -37,7 +54,8 @@ func (f *findings) add(s *span) {
 	n := node{spanID: s.spanID, parent: s.parent, call: none, genAI: s.genAI}
 	if s.isCall() {
 		n.call = len(f.calls)
-		f.calls = append(f.calls, s.call(&f.texts))
+		f.calls = slices.Grow(f.calls, 1)[:n.call+1]
+		s.call(&f.calls[n.call], &f.texts)
 	}
 	f.spans = append(f.spans, n)
 }

@@ -106,10 +106,10 @@ func (s *span) tellsUsage() bool {
 	return s.has(inputTokens) || s.has(promptTokens) || s.has(outputTokens) || s.has(completionTokens)
 }
 
-// call returns what the span tells of its call, save what only its resource tells. Its
+// call makes c what the span tells of its call, save what only its resource tells. Its
 // texts are kept in the builder.
-func (s *span) call(keep *strings.Builder) Call {
-	c := Call{Key: s.key(keep), LatencyMS: schema.NoLatency}
+func (s *span) call(c *Call, keep *strings.Builder) {
+	*c = Call{Key: s.key(keep), LatencyMS: schema.NoLatency}
 	if s.trace == [16]byte{} || s.span == [8]byte{} {
 		c.Faults.Add("span_id", "and trace_id are required")
 	}
@@ -124,9 +124,8 @@ func (s *span) call(keep *strings.Builder) Call {
 	c.Step = text(operationName, requestType)
 	c.ErrorType = text(errorType)
 	c.Failed = c.ErrorType != "" || s.failed
-	s.times(&c)
-	s.counts(&c)
-	return c
+	s.times(c)
+	s.counts(c)
 }
 
 // times sets start and latency. A span that ends before it starts was told by two
