@@ -130,7 +130,7 @@ func insertFleet(t *testing.T, db *schematest.DB) fleet {
 	for _, insert := range []struct {
 		sql  string
 		args []any
-	}{{insertAccounts, nil}, {insertEvents, []any{f.from}}} {
+	}{{insertAccounts, nil}, {insertEvents, []any{f.from}}, {`select rebuild_usage_live()`, nil}} {
 		if _, err := db.Pool.Exec(t.Context(), insert.sql, insert.args...); err != nil {
 			t.Fatal(err)
 		}

@@ -25,6 +25,7 @@ func (p *Processor) upkeep() []job {
 		{"leases", 2 * time.Second, p.upkeepLeases},
 		{"fold_sessions", time.Second, p.foldSessions},
 		{"check_intake", 15 * time.Second, p.checkIntake},
+		{"prune_live", time.Minute, p.pruneLive},
 		{"drop_old_keys", time.Hour, p.dropOldKeys},
 		{"drop_expired", time.Hour, p.dropExpired},
 		{"expire_accounts", time.Hour, p.expireAccounts},
@@ -85,6 +86,13 @@ func (p *Processor) refreshLate(ctx context.Context, conn *pgx.Conn) error {
 	}
 	p.metrics.lateBuckets.Set(float64(waiting))
 	return nil
+}
+
+// pruneLive deletes the live sums that an aggregate holds by now.
+func (p *Processor) pruneLive(ctx context.Context, conn *pgx.Conn) error {
+	n, err := migrations.PruneLive(ctx, conn)
+	p.metrics.pruned.Add(float64(n))
+	return err
 }
 
 // dropExpired drops raw events beyond their retention where the database has no

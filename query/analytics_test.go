@@ -152,7 +152,7 @@ func (w *world) materialise() {
 		return
 	}
 	for _, name := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
-		w.exec(`CALL refresh_continuous_aggregate('` + name + `', '2025-10-01', '2025-12-01')`)
+		w.exec(`CALL refresh_continuous_aggregate('aggregates.` + name + `', '2025-10-01', '2025-12-01')`)
 	}
 }
 
@@ -338,6 +338,7 @@ func TestAnalyticsSumsHaveNoLimit(t *testing.T) {
 			cost_nano_usd, cost_source, kafka_partition, kafka_offset)
 		SELECT $2, $1, gen_random_uuid(), $2, 'rich', '', '', 'ses_x', false, 'ok', 9007199254740991, 0, 0, 0, 0, 0, 999999999999999, 'client', 0, n
 		FROM generate_series(1, 20000) AS n`, w.alice.account, w.now.Add(-time.Hour))
+	w.exec(`SELECT rebuild_usage_live()`)
 	want := sums{Events: 20000, InputTokens: 0, CostUSD: "19999999999.99998"}
 	var got struct {
 		Totals struct {

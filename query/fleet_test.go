@@ -106,11 +106,12 @@ func (f *fleet) store(t testing.TB, pool *pgxpool.Pool) {
 	t.Logf("stored %d events in %v", f.events, time.Since(began).Round(time.Second))
 	if aggregates(t, pool) {
 		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
-			mustExec(t, pool, `CALL refresh_continuous_aggregate($1::regclass, $2::timestamptz, $3::timestamptz)`,
+			mustExec(t, pool, `CALL refresh_continuous_aggregate(('aggregates.' || $1)::regclass, $2::timestamptz, $3::timestamptz)`,
 				view, f.from.Add(-48*time.Hour), time.Now().Add(-75*time.Minute))
 		}
 	}
-	for _, table := range []string{"events", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily"} {
+	mustExec(t, pool, `SELECT rebuild_usage_live()`)
+	for _, table := range []string{"events", "usage_live", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily"} {
 		// A view that keeps nothing has nothing to analyse.
 		if _, err := pool.Exec(t.Context(), `VACUUM (ANALYZE) `+materialized(t, pool, table)); err != nil {
 			t.Fatal(err)

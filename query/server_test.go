@@ -280,6 +280,9 @@ func insertEvents(ctx context.Context, t testing.TB, pool *pgxpool.Pool, events 
 	if _, err := pool.CopyFrom(ctx, []string{"events"}, columns, copyRows(rows)); err != nil {
 		t.Fatal(err)
 	}
+	if _, err := pool.Exec(ctx, `SELECT rebuild_usage_live()`); err != nil {
+		t.Fatal(err)
+	}
 	ids := make([]schema.ID, len(events))
 	for i, e := range events {
 		ids[i] = e.ID

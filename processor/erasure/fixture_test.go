@@ -123,7 +123,7 @@ func (h *house) refresh() {
 		return
 	}
 	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
-		h.exec(`CALL refresh_continuous_aggregate('` + view + `', NULL, now() - interval '75 minutes')`)
+		h.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)
 	}
 	h.exec(`DELETE FROM late_buckets`)
 	h.exec(`SELECT compress_chunk(c, if_not_compressed => true) FROM show_chunks('events', older_than => interval '7 days') c`)

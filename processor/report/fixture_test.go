@@ -79,6 +79,7 @@ func (l *ledger) store(calls ...call) {
 	if _, err := l.pool.CopyFrom(l.t.Context(), pgx.Identifier{"events"}, columns, rows); err != nil {
 		l.t.Fatal(err)
 	}
+	l.exec(`SELECT rebuild_usage_live()`)
 }
 
 // refresh materialises the aggregates where there are any, as their policies would.
@@ -90,7 +91,7 @@ func (l *ledger) refresh() {
 	}
 	if aggregates {
 		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
-			l.exec(`CALL refresh_continuous_aggregate('` + view + `', NULL, now() - interval '2 hours')`)
+			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '2 hours')`)
 		}
 	}
 }

@@ -189,7 +189,7 @@ func (l *ledger) materialise() {
 	l.exec(`SELECT fold_arrivals(15, 60, date_bin('1 hour', now() - interval '26 hours', '2000-01-01'))`)
 	if l.db.Edition == migrations.Community {
 		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
-			l.exec(`CALL refresh_continuous_aggregate('` + view + `', NULL, now() - interval '75 minutes')`)
+			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)
 		}
 		l.exec(`SELECT compress_chunk(c) FROM show_chunks('events', older_than => interval '7 days') c`)
 	}
@@ -208,6 +208,9 @@ func (l *ledger) upkeep(t *testing.T) {
 				return
 			}
 			_, err = migrations.RefreshLate(ctx, conn.Conn(), time.Now())
+			if err == nil {
+				_, err = migrations.PruneLive(ctx, conn.Conn())
+			}
 			conn.Release()
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)

@@ -134,6 +134,9 @@ const postgresEpoch = 946_684_800_000_000
 
 func (c *column) time(v time.Time) { c.int8(v.UnixMicro() - postgresEpoch) }
 
+// seconds adds a time that is given in Unix seconds.
+func (c *column) seconds(v int64) { c.int8(v*1_000_000 - postgresEpoch) }
+
 // optionalTime stores the zero time as null.
 func (c *column) optionalTime(v time.Time) {
 	if v.IsZero() {

@@ -45,7 +45,7 @@ type intake struct {
 	account, hour, accepted, duplicates, dead, first, last column
 }
 
-// columns are the last parameters of saveBatch with their element types.
+// columns are parameters of saveBatch with their element types.
 func (n *intake) columns() func(yield func(*column, uint32) bool) {
 	return func(yield func(*column, uint32) bool) {
 		_ = yield(&n.account, pgtype.UUIDOID) &&

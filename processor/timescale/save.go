@@ -34,8 +34,10 @@ type Sink struct {
 	deadAccount, deadReceived    column
 	leaseID                      column
 	leaseUsed, leaseStored       column
+	sums                         sums
 	arrivals                     arrivalColumns
 	intake                       intake
+	live                         liveColumns
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
@@ -173,7 +175,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 		}
 		s.events.add(item)
 		s.parts.add(e)
-		s.arrivals.add(e)
+		s.sums.add(e)
 		taken.storing(e.Time)
 		result.Stored++
 		for _, lease := range e.Leases {
@@ -194,7 +196,8 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	s.parts.finish()
 	s.addSpend(spend)
 	s.addLeases(leases)
-	s.arrivals.encode()
+	s.sums.each(byArrival, s.arrivals.add)
+	s.sums.each(byQuarter, s.live.add)
 	s.intake.encode()
 	for _, bucket := range slices.Sorted(maps.Keys(buckets)) {
 		s.buckets.time(time.Unix(bucket, 0))
@@ -250,7 +253,9 @@ func (s *Sink) addDead(item *Item) {
 func (s *Sink) reset() {
 	s.events.reset()
 	s.parts.reset()
+	s.sums.reset()
 	s.arrivals.reset()
+	s.live.reset()
 	s.intake.reset()
 	for c, elementType := range s.columns() {
 		c.reset(elementType)
@@ -259,7 +264,7 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 51+len(s.events))
+	params := make([][]byte, 0, 71+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
@@ -274,6 +279,9 @@ func (s *Sink) params() [][]byte {
 		params = append(params, c.bytes())
 	}
 	for c := range s.intake.columns() {
+		params = append(params, c.bytes())
+	}
+	for c := range s.live.columns() {
 		params = append(params, c.bytes())
 	}
 	return params

@@ -61,7 +61,7 @@ func TestAccountRetentionDeletesEventsAndKeepsTheSums(t *testing.T) {
 		community := db.Edition == migrations.Community
 		if community {
 			for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} { // As their policies did at the time.
-				exec(t, conn, `call refresh_continuous_aggregate($1::regclass, null, now() - interval '75 minutes')`, view)
+				exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, null, now() - interval '75 minutes')`, view)
 			}
 			settleAll(t, conn)
 			exec(t, conn, `select compress_chunk(c) from show_chunks('events', older_than => interval '20 days') c`)
@@ -104,7 +104,7 @@ func TestAccountRetentionWaitsForTheAggregates(t *testing.T) {
 	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	keepFor(t, conn, 60)
 	insert(t, conn, fewDays(1, 100)...)
-	exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '80 days')`)
+	exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '80 days')`)
 	want := usage(t, conn)
 	if expire(t, conn); one[int](t, conn, countOlder, accountID(1), 60) < 39 {
 		t.Error("events were deleted that a note of a late bucket waits for")
@@ -130,7 +130,7 @@ func TestAccountRetentionWaitsForARefresh(t *testing.T) {
 	keepFor(t, conn, 60)
 	insert(t, conn, fewDays(1, 100)...)
 	if db.Edition == migrations.Community {
-		exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '75 minutes')`)
+		exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '75 minutes')`)
 	}
 	exec(t, conn, `delete from late_buckets`)
 	exec(t, refresher, `select pg_advisory_lock($1)`, migrations.RefreshLock)
@@ -209,9 +209,9 @@ func TestNothingOutlivesItsEvents(t *testing.T) {
 				select $1, gen_random_uuid(), now() - make_interval(days => d), gen_random_uuid(), d, 'calculated' from unnest(array[59, 62]) d`, accountID(account))
 		}
 		if db.Edition == migrations.Community {
-			exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '2 hours')`)
+			exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '2 hours')`)
 			insert(t, conn, event(time.Now().Add(-3*time.Hour)))
-			exec(t, conn, `call refresh_continuous_aggregate('usage_15m', null, now() - interval '75 minutes')`)
+			exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '75 minutes')`)
 			exec(t, conn, `delete from late_buckets`)
 		}
 		check := func(what string, account int, want []string) {

@@ -93,7 +93,7 @@ type testEvent struct {
 	Cost    int64
 }
 
-// The notes are written as the processor writes them.
+// The notes and the live sums are written as the processor writes them.
 const insertEvents = `
 with e as (
     select * from unnest($1::timestamptz[], $2::integer[], $3::text[], $4::bigint[], $5::bigint[]) as e (ts, account, agent, latency, cost)
@@ -101,7 +101,7 @@ with e as (
     insert into late_buckets (bucket, noted_at)
     select distinct date_bin('15 minutes', ts, timestamptz '2000-01-01 00:00:00+00'), now() from e where ts < now() - interval '1 hour'
     on conflict (bucket) do update set noted_at = excluded.noted_at
-)
+), stored as (
 insert into events (
     ts, account_id, event_id, received_at, agent, provider, model, session_id, session_implicit, status,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens,
@@ -112,7 +112,32 @@ select
     case when cost % 7 = 0 then 'error' else 'ok' end,
     cost % 1000, cost % 100, cost % 10, cost % 5, cost % 3, cost % 4,
     latency, cost, case when cost % 11 = 0 then 'unpriced' else 'calculated' end, 0, 0
-from e`
+from e
+returning *
+)`
+
+// countStored ends insertEvents where there are no live sums yet.
+const countStored = `
+select count(*) from stored`
+
+const insertLive = `
+insert into usage_live as l
+select date_bin('15 minutes', ts, timestamptz '2000-01-01 00:00:00+00') as bucket, account_id, agent, model, provider,
+    count(*), count(*) filter (where status = 'error'), count(*) filter (where cost_source = 'unpriced'),
+    sum(input_tokens), sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens + cache_write_1h_tokens),
+    sum(reasoning_tokens), sum(cost_nano_usd), count(latency_ms), coalesce(sum(latency_ms), 0), max(latency_ms),
+    coalesce(sum(latency_histogram(latency_ms)), 0), min(ts), max(ts)
+from stored where ts >= (select quarters from usage_watermarks)
+group by 1, 2, 3, 4, 5 order by account_id, bucket, agent, model, provider
+on conflict (account_id, bucket, agent, model, provider) do update set
+    events = l.events + excluded.events, errors = l.errors + excluded.errors, unpriced_events = l.unpriced_events + excluded.unpriced_events,
+    input_tokens = l.input_tokens + excluded.input_tokens, output_tokens = l.output_tokens + excluded.output_tokens,
+    cache_read_tokens = l.cache_read_tokens + excluded.cache_read_tokens,
+    cache_write_tokens = l.cache_write_tokens + excluded.cache_write_tokens, reasoning_tokens = l.reasoning_tokens + excluded.reasoning_tokens,
+    cost_nano_usd = l.cost_nano_usd + excluded.cost_nano_usd, latency_count = l.latency_count + excluded.latency_count,
+    latency_sum_ms = l.latency_sum_ms + excluded.latency_sum_ms, latency_max_ms = greatest(l.latency_max_ms, excluded.latency_max_ms),
+    latency_histogram = l.latency_histogram + excluded.latency_histogram,
+    first_ts = least(l.first_ts, excluded.first_ts), last_ts = greatest(l.last_ts, excluded.last_ts)`
 
 // insert stores events, and notes those that are late.
 func insert(t *testing.T, conn *pgx.Conn, events ...testEvent) {
@@ -134,6 +159,14 @@ func tryInsert(ctx context.Context, conn *pgx.Conn, events []testEvent) error {
 		at, accounts, agents = append(at, e.At), append(accounts, e.Account), append(agents, e.Agent)
 		latency, cost = append(latency, e.Latency), append(cost, e.Cost)
 	}
-	_, err := conn.Exec(ctx, insertEvents, at, accounts, agents, latency, cost)
+	var live bool
+	if err := conn.QueryRow(ctx, `select to_regclass('usage_live') is not null`).Scan(&live); err != nil {
+		return err
+	}
+	statement := insertEvents + countStored
+	if live {
+		statement = insertEvents + insertLive
+	}
+	_, err := conn.Exec(ctx, statement, at, accounts, agents, latency, cost)
 	return err
 }

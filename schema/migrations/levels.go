@@ -8,7 +8,10 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// level is one of the usage relations.
+// aggregates is the schema of the continuous aggregates that the usage relations are read from.
+const aggregates = "aggregates"
+
+// level is one of the usage relations. Its continuous aggregate has its name.
 type level struct {
 	view  string
 	width time.Duration
@@ -54,9 +57,9 @@ func readHorizon(ctx context.Context, conn *pgx.Conn, now time.Time) (horizon, e
 const selectWatermark = `
 select greatest('epoch', _timescaledb_functions.to_timestamp(_timescaledb_functions.cagg_watermark(mat_hypertable_id)))
 from _timescaledb_catalog.continuous_agg
-where user_view_schema = 'public' and user_view_name = $1`
+where user_view_schema = '` + aggregates + `' and user_view_name = $1`
 
-// watermark returns the time below which the level answers with what is materialised, and above which with what is there.
+// watermark returns the time below which the level answers with what is materialised, and above which with finer sums.
 func (l level) watermark(ctx context.Context, conn *pgx.Conn) (time.Time, error) {
 	var t time.Time
 	if err := conn.QueryRow(ctx, selectWatermark, l.view).Scan(&t); err != nil {
@@ -66,7 +69,7 @@ func (l level) watermark(ctx context.Context, conn *pgx.Conn) (time.Time, error)
 }
 
 // By force, because what arrived late just as the policy moved on may be in no log of what to refresh.
-const refreshView = `call refresh_continuous_aggregate($1::regclass, $2::timestamptz, $3::timestamptz, force => true)`
+const refreshView = `call refresh_continuous_aggregate(('` + aggregates + `.' || $1)::regclass, $2::timestamptz, $3::timestamptz, force => true)`
 
 // refresh materialises the spans as far as they may be. Those above the watermark are widened down to it: the watermark
 // rises with them, and what it passed over would be in no answer.

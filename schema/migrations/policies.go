@@ -39,17 +39,17 @@ func refreshPolicies() []refreshPolicy {
 const hasRefreshPolicy = `
 select exists (
     select from timescaledb_information.jobs
-    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_name = $1 and schedule_interval = $2
+    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_schema = '` + aggregates + `' and hypertable_name = $1 and schedule_interval = $2
       and (config ->> 'start_offset')::interval = $3 and (config ->> 'end_offset')::interval = $4
       and config ->> 'buckets_per_batch' = '0')`
 
-const removeRefreshPolicy = `select remove_continuous_aggregate_policy($1::regclass, if_exists => true)`
+const removeRefreshPolicy = `select remove_continuous_aggregate_policy(('` + aggregates + `.' || $1)::regclass, if_exists => true)`
 
 // One batch, all or nothing: batches would run the newest first, and what lies between two of them would be in no answer
 // meanwhile, being below the watermark and not materialised yet.
 const addRefreshPolicy = `
 select alter_job(
-    add_continuous_aggregate_policy($1::regclass, start_offset => $3::interval, end_offset => $4::interval,
+    add_continuous_aggregate_policy(('` + aggregates + `.' || $1)::regclass, start_offset => $3::interval, end_offset => $4::interval,
         schedule_interval => $2::interval, initial_start => date_trunc('hour', now()) + $5::interval, buckets_per_batch => 0),
     retry_period => interval '30 seconds')`
 

@@ -105,7 +105,7 @@ func readNotes(ctx context.Context, conn *pgx.Conn) ([]note, error) {
 const selectPolicyDue = `
 select exists (
     select from timescaledb_information.jobs
-    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_name like 'usage\_%' and scheduled
+    where proc_name = 'policy_refresh_continuous_aggregate' and hypertable_schema = '` + aggregates + `' and scheduled
       and next_start between now() - interval '10 seconds' and now() + interval '2 seconds')`
 
 // policyDue reports whether a policy is about to refresh. It would fail if it met a refresh of ours.

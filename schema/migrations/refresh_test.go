@@ -206,7 +206,7 @@ func TestUpCatchesUpAfterALongPause(t *testing.T) {
 	insert(t, conn, event(stopped.Add(-3*time.Hour)))
 	for _, l := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
 		// Three days hold two whole ones at any time of the day.
-		exec(t, conn, `call refresh_continuous_aggregate($1::regclass, $2::timestamptz, $3::timestamptz)`, l, stopped.Add(-3*day), stopped.Add(-2*time.Hour))
+		exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, $2::timestamptz, $3::timestamptz)`, l, stopped.Add(-3*day), stopped.Add(-2*time.Hour))
 	}
 	insert(t, conn, event(stopped.Add(-time.Minute)), event(time.Now().Add(-5*time.Hour)))
 	exec(t, conn, `delete from late_buckets`)
