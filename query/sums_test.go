@@ -74,7 +74,7 @@ func (w *world) settleLate(events []schema.Event) {
 	}
 	defer conn.Release()
 	left := 1
-	for deadline := time.Now().Add(time.Minute); left > 0; {
+	for deadline := time.Now().Add(5 * time.Minute); left > 0; {
 		if _, err := migrations.RefreshLate(w.t.Context(), conn.Conn(), time.Now()); err != nil {
 			w.t.Fatal(err)
 		}
@@ -82,7 +82,7 @@ func (w *world) settleLate(events []schema.Event) {
 			w.t.Fatal(err)
 		}
 		if time.Now().After(deadline) {
-			w.t.Fatalf("%d late buckets are not settled after a minute", left)
+			w.t.Fatalf("%d late buckets are not settled after 5 minutes", left)
 		}
 	}
 }
