@@ -241,6 +241,40 @@ func TestImplicitSessionThatIsGoneOnWith(t *testing.T) {
 	}
 }
 
+// It may go on with it months later, whatever the id is made of: time, or an idempotency key.
+func TestImplicitSessionThatIsGoneOnWithMuchLater(t *testing.T) {
+	t.Parallel()
+	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
+		w := newWorld(t, pool)
+		const day = 24 * time.Hour
+		for name, id := range map[string]schema.ID{
+			"without a key": schema.NewID(w.now.Add(-60 * day)), "with a key": schema.KeyedEventID(w.alice.account, "k"),
+		} {
+			first := w.alice.newEvent(func(e *schema.Event) {
+				e.ID, e.Time, e.ReceivedAt = id, w.now.Add(-60*day), w.now.Add(-60*day)
+				e.SessionImplicit, e.SessionID = true, schema.ImplicitSessionID(id)
+			})
+			next := w.alice.newEvent(func(e *schema.Event) { e.SessionID = first.SessionID })
+			w.store(first)
+			w.store(next)
+			want := map[string]shownSession{}
+			addToSessions(want, []schema.Event{first, next})
+			for _, when := range []string{"before it is folded", "when it is folded"} {
+				var got shownSession
+				for _, s := range w.alice.sessions("").Data {
+					if s.ID == first.SessionID {
+						got = s
+					}
+				}
+				if diff := cmp.Diff(want[first.SessionID], got); diff != "" {
+					t.Errorf("%s, %s (-events +answer):\n%s", name, when, diff)
+				}
+				w.exec(`SELECT fold_sessions(10)`)
+			}
+		}
+	})
+}
+
 // A timeline is in the order of time, then of acceptance; its pages count on from
 // one another, whatever arrives meanwhile.
 func TestSessionTimeline(t *testing.T) {
