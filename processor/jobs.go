@@ -95,8 +95,7 @@ func (p *Processor) pruneLive(ctx context.Context, conn *pgx.Conn) error {
 	return err
 }
 
-// dropExpired drops raw events beyond their retention where the database has no
-// policy that does it.
+// dropExpired drops raw events beyond their retention.
 func (p *Processor) dropExpired(ctx context.Context, conn *pgx.Conn) error {
 	n, err := migrations.DropExpired(ctx, conn, p.now())
 	if n > 0 {

@@ -1,6 +1,6 @@
 // Package migrations holds the database schema and brings a database up to it. Up runs from one place, "outlay migrate"
 // or "outlay up", never from each replica at start. The package also holds what must agree with the schema to the letter:
-// the policies of TimescaleDB, the refresh of late buckets and the dropping of old events where no policy does it.
+// the policies of TimescaleDB, the refresh of late buckets and the dropping of old events.
 // Released files under sql are never edited: a change is a new file.
 package migrations
 

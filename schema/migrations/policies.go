@@ -18,7 +18,7 @@ func applyPolicies(ctx context.Context, tx pgx.Tx, opt Options) error {
 	if err := applyColumnstore(ctx, tx, opt.CompressAfter); err != nil {
 		return err
 	}
-	return applyRetention(ctx, tx, opt.RawRetention)
+	return removeRetention(ctx, tx)
 }
 
 // refreshPolicy is when one usage relation is materialised.
@@ -76,21 +76,15 @@ func applyColumnstore(ctx context.Context, tx pgx.Tx, after time.Duration) error
 		statement{addColumnstorePolicy, []any{after}})
 }
 
-const hasRetentionPolicy = `
-select coalesce((
-    select (config ->> 'drop_after')::interval from timescaledb_information.jobs
-    where proc_name = 'policy_retention' and hypertable_name = 'events'), '0') = $1`
-
 const removeRetentionPolicy = `select remove_retention_policy('events', if_exists => true)`
 
-const addRetentionPolicy = `select add_retention_policy('events', drop_after => $1::interval) where $1::interval > '0'`
-
-// applyRetention has the raw events dropped at the age of keep, or never when it is zero.
-func applyRetention(ctx context.Context, tx pgx.Tx, keep time.Duration) error {
-	return ensurePolicy(ctx, tx, "retention policy",
-		statement{hasRetentionPolicy, []any{keep}},
-		statement{removeRetentionPolicy, nil},
-		statement{addRetentionPolicy, []any{keep}})
+// removeRetention removes the policy that earlier versions had drop the raw events: it asked nobody whether the aggregates held
+// them yet. DropExpired does.
+func removeRetention(ctx context.Context, tx pgx.Tx) error {
+	if _, err := tx.Exec(ctx, removeRetentionPolicy); err != nil {
+		return fmt.Errorf("remove the retention policy: %w", err)
+	}
+	return nil
 }
 
 type statement struct {

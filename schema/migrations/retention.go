@@ -16,8 +16,9 @@ const dropChunks = `select drop_chunks('events', older_than => $1::timestamptz)`
 
 const deleteEvents = `delete from events where ts < $1`
 
-// DropExpired drops the raw events that are past their retention where no policy does it: whole chunks in the apache
-// edition, rows in the plain one. It is meant to be called daily or so, and returns the number of chunks or rows.
+// DropExpired drops the raw events that are past their retention: rows in the plain edition, whole chunks in the others. Where sums
+// outlive their events nothing is dropped that the aggregates do not hold yet, however long they stand still. It is meant to be
+// called hourly or so, and returns the number of chunks or rows.
 func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error) {
 	var edition Edition
 	var expire bool
@@ -25,13 +26,18 @@ func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error
 	if err := conn.QueryRow(ctx, selectExpired, now).Scan(&edition, &expire, &before); err != nil {
 		return 0, fmt.Errorf("read the retention: %w", err)
 	}
-	if !expire || edition == Community {
+	if !expire {
 		return 0, nil
+	}
+	limit, err := expiryLimit(ctx, conn, now)
+	if err != nil {
+		return 0, err
 	}
 	drop := dropChunks
 	if edition == Plain {
 		drop = deleteEvents
 	}
+	before = earlier(before, limit)
 	tag, err := conn.Exec(ctx, drop, before)
 	if err != nil {
 		return 0, fmt.Errorf("drop events before %v: %w", before, err)

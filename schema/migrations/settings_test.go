@@ -46,7 +46,6 @@ func TestUpAppliesSettings(t *testing.T) {
 				"policy_refresh_continuous_aggregate usage_15m 120:00:00 to 01:15:00 in batches of 0",
 				"policy_refresh_continuous_aggregate usage_daily 120:00:00 to 01:15:00 in batches of 0",
 				"policy_refresh_continuous_aggregate usage_hourly 120:00:00 to 01:15:00 in batches of 0",
-				"policy_retention events 216:00:00",
 			},
 		},
 		{
