@@ -13,17 +13,26 @@ import (
 // progressInterval is how often lag is measured and completeness noted.
 const progressInterval = time.Second
 
+// leftTopicsInterval is how often completeness is noted for topics that were stored from before.
+const leftTopicsInterval = 10 * time.Second
+
 // watchProgress measures lag and notes in the database up to which time
 // everything that Kafka has acknowledged is stored.
 func (p *Processor) watchProgress(ctx context.Context, client *kgo.Client) error {
 	admin := kadm.NewClient(client)
 	pending := map[int32]timescale.Mark{}
-	tick := time.NewTicker(progressInterval)
+	tick, left := time.NewTicker(progressInterval), time.NewTicker(leftTopicsInterval)
 	defer tick.Stop()
+	defer left.Stop()
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
+		case <-left.C:
+			if err := p.leftTopics(ctx, admin); err != nil && ctx.Err() == nil {
+				p.log.DebugContext(ctx, "progress of other topics not noted", "error", err)
+			}
+			continue
 		case <-tick.C:
 		}
 		if err := p.progress(ctx, admin, pending); err != nil && ctx.Err() == nil {
@@ -75,4 +84,33 @@ func (p *Processor) progress(ctx context.Context, admin *kadm.Client, pending ma
 		return nil
 	}
 	return p.positions.Complete(ctx, reached)
+}
+
+// leftTopics notes for topics that no processor takes events from any more, since it was given another, that all they have is stored:
+// what is complete is so up to the time at which the last of all topics is. A topic with events that are not stored, or that Kafka does
+// not know, holds it back as before.
+func (p *Processor) leftTopics(ctx context.Context, admin *kadm.Client) error {
+	ctx, cancel := context.WithTimeout(ctx, 10*progressInterval)
+	defer cancel()
+	topics, err := p.positions.Others(ctx)
+	if err != nil || len(topics) == 0 {
+		return err
+	}
+	at := p.now()
+	ends, err := admin.ListEndOffsets(ctx, topics...)
+	if err != nil {
+		return err
+	}
+	for _, topic := range topics {
+		var marks []timescale.Mark
+		for partition, end := range ends[topic] {
+			if end.Err == nil {
+				marks = append(marks, timescale.Mark{Partition: partition, End: end.Offset, At: at})
+			}
+		}
+		if err := timescale.NewPositions(p.pool, topic).Complete(ctx, marks); err != nil {
+			return err
+		}
+	}
+	return nil
 }

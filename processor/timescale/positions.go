@@ -52,6 +52,18 @@ func (p *Positions) Next(ctx context.Context, partitions []int32) (map[int32]int
 	return next, nil
 }
 
+const selectOthers = `SELECT DISTINCT topic FROM kafka_offsets WHERE topic <> $1`
+
+// Others returns the other topics that events were stored from.
+func (p *Positions) Others(ctx context.Context) ([]string, error) {
+	rows, _ := p.pool.Query(ctx, selectOthers, p.topic)
+	topics, err := pgx.CollectRows(rows, pgx.RowTo[string])
+	if err != nil {
+		return nil, fmt.Errorf("read the topics of positions: %w", err)
+	}
+	return topics, nil
+}
+
 // Mark says that all records of a partition up to, but not including, End were
 // in Kafka at time At, and no others.
 type Mark struct {
