@@ -170,7 +170,7 @@ func TestReusedProcessIDIsNoServer(t *testing.T) {
 	s := start(t, Config{DataDir: dir, Settings: fast})
 	c := *s.cluster
 	stop(t, s)
-	stranger := exec.Command("sleep", "60")
+	stranger := exec.Command("sleep", "600")
 	attr, err := c.owner.attr(dir)
 	if err != nil {
 		t.Fatal(err)

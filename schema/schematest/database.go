@@ -61,7 +61,7 @@ func Empty(t testing.TB, e migrations.Edition) *DB {
 }
 
 // patience bounds what is done to a database before and after a test.
-const patience = time.Minute
+const patience = 5 * time.Minute
 
 // newDatabase makes a database and sees to its end.
 func (s *server) newDatabase(t testing.TB, template string) *DB {
@@ -102,7 +102,7 @@ func closePool(t testing.TB, pool *pgxpool.Pool) {
 	}()
 	select {
 	case <-closed:
-	case <-time.After(10 * time.Second):
+	case <-time.After(patience):
 		t.Error("the test left connections of its pool in use")
 	}
 }

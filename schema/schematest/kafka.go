@@ -28,7 +28,7 @@ var sharedKafka = sync.OnceValues(func() ([]string, error) {
 	if err != nil {
 		return nil, err
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	b, err := local.Kafka(ctx, libs) // It ends with this process.
 	if err != nil {

@@ -56,7 +56,7 @@ func newServer(e migrations.Edition) (*server, error) {
 	if !slices.Contains(Editions(), e) {
 		return nil, fmt.Errorf("PostgreSQL of edition %s: %w", e, postgres.ErrNotInstalled)
 	}
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), patience)
 	defer cancel()
 	s, err := local.Postgres(ctx, e) // It ends with this process.
 	if err != nil {
