@@ -85,7 +85,7 @@ func (w *world) badTokens() map[string]string {
 		"another installation's key": issue(other, "outlay", time.Hour, now),
 		"wrong iss":                  issue(w.keys, "outlay2", time.Hour, now),
 		"expired":                    issue(w.keys, "outlay", time.Hour, now.Add(-time.Hour-time.Minute)),
-		"not yet valid":              issue(w.keys, "outlay", time.Hour, now.Add(time.Minute)),
+		"not yet valid":              issue(w.keys, "outlay", time.Hour, now.Add(time.Hour)),
 	}
 	for name, change := range map[string]func(header, claims map[string]any){
 		"no exp":          func(_, c map[string]any) { delete(c, "exp") },
