@@ -8,85 +8,82 @@ import (
 
 // Append appends e as the message of event.proto to dst.
 func Append(dst []byte, e *schema.Event) []byte {
-	w := writer(dst)
-	w.id(1, e.ID)
-	w.id(2, e.AccountID)
-	w.text(3, e.Agent)
-	w.text(4, e.Provider)
-	w.text(5, e.Model)
-	w.text(6, e.SessionID)
-	w.flag(7, e.SessionImplicit)
-	w.number(8, e.Time.UnixMicro())
-	w.number(9, e.ReceivedAt.UnixMicro())
-	w.number(10, e.InputTokens)
-	w.number(11, e.OutputTokens)
-	w.number(12, e.CacheReadTokens)
-	w.number(13, e.CacheWriteTokens)
-	w.number(14, e.CacheWrite1hTokens)
-	w.number(15, e.ReasoningTokens)
+	dst = appendID(dst, 1, e.ID)
+	dst = appendID(dst, 2, e.AccountID)
+	dst = appendText(dst, 3, e.Agent)
+	dst = appendText(dst, 4, e.Provider)
+	dst = appendText(dst, 5, e.Model)
+	dst = appendText(dst, 6, e.SessionID)
+	dst = appendFlag(dst, 7, e.SessionImplicit)
+	dst = appendNumber(dst, 8, e.Time.UnixMicro())
+	dst = appendNumber(dst, 9, e.ReceivedAt.UnixMicro())
+	dst = appendNumber(dst, 10, e.InputTokens)
+	dst = appendNumber(dst, 11, e.OutputTokens)
+	dst = appendNumber(dst, 12, e.CacheReadTokens)
+	dst = appendNumber(dst, 13, e.CacheWriteTokens)
+	dst = appendNumber(dst, 14, e.CacheWrite1hTokens)
+	dst = appendNumber(dst, 15, e.ReasoningTokens)
 	if e.LatencyMS != schema.NoLatency {
-		w.explicitNumber(16, e.LatencyMS)
+		dst = protowire.AppendVarint(appendTag(dst, 16, protowire.VarintType), uint64(e.LatencyMS))
 	}
-	w.number(17, int64(e.Cost))
-	w.number(18, costSourceNumber(e.Source))
-	w.text(19, e.PriceID)
-	w.bytes(20, e.Breakdown)
-	w.flag(21, e.Status == schema.StatusError)
-	w.text(22, e.ErrorType)
-	w.text(23, e.Step)
-	w.id(24, e.Parent)
-	w.text(25, e.UserID)
+	dst = appendNumber(dst, 17, int64(e.Cost))
+	dst = appendNumber(dst, 18, costSourceNumber(e.Source))
+	dst = appendText(dst, 19, e.PriceID)
+	dst = appendText(dst, 20, e.Breakdown)
+	dst = appendFlag(dst, 21, e.Status == schema.StatusError)
+	dst = appendText(dst, 22, e.ErrorType)
+	dst = appendText(dst, 23, e.Step)
+	dst = appendID(dst, 24, e.Parent)
+	dst = appendText(dst, 25, e.UserID)
 	for _, tag := range e.Tags {
-		w.explicitText(26, tag)
+		dst = append(protowire.AppendVarint(appendTag(dst, 26, protowire.BytesType), uint64(len(tag))), tag...)
 	}
-	w.bytes(27, e.Metadata)
-	w.text(28, e.IdempotencyKey)
+	dst = appendText(dst, 27, e.Metadata)
+	dst = appendText(dst, 28, e.IdempotencyKey)
 	for _, lease := range e.Leases {
-		w.id(29, lease)
+		dst = appendID(dst, 29, lease)
 	}
-	return w
+	return dst
 }
 
-// writer appends fields and, as proto3 has it, leaves out those that hold their
+// The functions append a field and, as proto3 has it, leave it out where it holds its
 // zero value.
-type writer []byte
 
-func (w *writer) number(field protowire.Number, v int64) {
-	if v != 0 {
-		w.explicitNumber(field, v)
+func appendNumber(dst []byte, field protowire.Number, v int64) []byte {
+	if v == 0 {
+		return dst
 	}
+	return protowire.AppendVarint(appendTag(dst, field, protowire.VarintType), uint64(v))
 }
 
-func (w *writer) explicitNumber(field protowire.Number, v int64) {
-	*w = protowire.AppendVarint(protowire.AppendTag(*w, field, protowire.VarintType), uint64(v))
-}
-
-func (w *writer) flag(field protowire.Number, v bool) {
-	if v {
-		w.explicitNumber(field, 1)
+func appendFlag(dst []byte, field protowire.Number, v bool) []byte {
+	if !v {
+		return dst
 	}
+	return append(appendTag(dst, field, protowire.VarintType), 1)
 }
 
-func (w *writer) text(field protowire.Number, v string) {
-	if v != "" {
-		w.explicitText(field, v)
+func appendText[T string | []byte](dst []byte, field protowire.Number, v T) []byte {
+	if len(v) == 0 {
+		return dst
 	}
+	return append(protowire.AppendVarint(appendTag(dst, field, protowire.BytesType), uint64(len(v))), v...)
 }
 
-func (w *writer) explicitText(field protowire.Number, v string) {
-	*w = protowire.AppendString(protowire.AppendTag(*w, field, protowire.BytesType), v)
-}
-
-func (w *writer) bytes(field protowire.Number, v []byte) {
-	if len(v) > 0 {
-		*w = protowire.AppendBytes(protowire.AppendTag(*w, field, protowire.BytesType), v)
+func appendID(dst []byte, field protowire.Number, id schema.ID) []byte {
+	if id.IsZero() {
+		return dst
 	}
+	return append(append(appendTag(dst, field, protowire.BytesType), byte(len(id))), id[:]...)
 }
 
-func (w *writer) id(field protowire.Number, id schema.ID) {
-	if !id.IsZero() {
-		w.bytes(field, id[:])
+// appendTag appends the tag of one of the fields of event.proto, which have numbers
+// below 2048: one byte or two.
+func appendTag(dst []byte, field protowire.Number, kind protowire.Type) []byte {
+	if field < 16 {
+		return append(dst, byte(field)<<3|byte(kind))
 	}
+	return append(dst, byte(field)<<3|byte(kind)|0x80, byte(field>>4))
 }
 
 // The numbers of CostSource in event.proto; the index is the number.
