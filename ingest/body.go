@@ -15,9 +15,6 @@ import (
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// maxPooledBuffer keeps one large body from holding memory for ever.
-const maxPooledBuffer = 64 << 10
-
 // readBody returns the body, decompressed, in a buffer that the caller gives
 // back with releaseBody once nothing refers to its bytes.
 func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffer, error) {
@@ -43,6 +40,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffe
 	}
 	buf := buffers.Get().(*bytes.Buffer)
 	buf.Reset()
+	if size := r.ContentLength; size > 0 && size <= maxKept {
+		buf.Grow(int(size) + bytes.MinRead) // which ReadFrom wants to see free at the end
+	}
 	_, err := buf.ReadFrom(src)
 	if err == nil && int64(buf.Len()) > limit {
 		err = &http.MaxBytesError{Limit: limit}
@@ -55,7 +55,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffe
 }
 
 func releaseBody(buf *bytes.Buffer) {
-	if buf.Cap() <= maxPooledBuffer {
+	if buf.Cap() <= maxKept {
 		buffers.Put(buf)
 	}
 }

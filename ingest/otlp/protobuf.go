@@ -1,5 +1,7 @@
 package otlp
 
+import "google.golang.org/protobuf/encoding/protowire"
+
 // readProtobuf reads a request of protobuf. It takes from the bytes just what a
 // call is made of and counts the rest, in one pass and without building the
 // messages.
@@ -149,6 +151,9 @@ func (r *protobufReader) attribute(message part) (name part, v value, err error)
 	if err := r.guard.count(); err != nil {
 		return name, v, err
 	}
+	if name, v, ok := r.shortAttribute(message); ok {
+		return name, v, r.guard.count()
+	}
 	fields := fieldsOf(r.body, message)
 	for fields.next() {
 		switch fields.number {
@@ -159,6 +164,41 @@ func (r *protobufReader) attribute(message part) (name part, v value, err error)
 		}
 	}
 	return name, v, fields.err
+}
+
+// What the first byte of a field says: its number and type, and that its length has
+// no second byte.
+const (
+	firstBytes   = 1<<3 | byte(protowire.BytesType)
+	secondBytes  = 2<<3 | byte(protowire.BytesType)
+	thirdVarint  = 3<<3 | byte(protowire.VarintType)
+	shortLengths = 0x80
+)
+
+// shortAttribute reads an attribute as nearly all are written: a short name, and then a
+// short text or an integer as its value. Any other it leaves alone.
+func (r *protobufReader) shortAttribute(message part) (name part, v value, ok bool) {
+	text := message.of(r.body)
+	if len(text) < 6 || text[0] != firstBytes || text[1] >= shortLengths {
+		return name, v, false
+	}
+	at := 2 + int(text[1]) // where the value's field starts
+	if at+4 > len(text) || text[at] != secondBytes || text[at+1] >= shortLengths || at+2+int(text[at+1]) != len(text) {
+		return name, v, false
+	}
+	name = part{message.from + 2, message.from + at}
+	content := text[at+3:] // after the first byte of the value's own field
+	switch text[at+2] {
+	case firstBytes:
+		if int(content[0]) == len(content)-1 {
+			return name, value{kind: kindText, text: part{message.to - len(content) + 1, message.to}}, true
+		}
+	case thirdVarint:
+		if number, n := protowire.ConsumeVarint(content); n == len(content) {
+			return name, value{kind: kindInt, number: number}, true
+		}
+	}
+	return name, v, false
 }
 
 // value reads a value over the one that was read before, if any.

@@ -1,7 +1,9 @@
 package otlp
 
 import (
+	"encoding/binary"
 	"math"
+	"math/bits"
 	"strconv"
 )
 
@@ -118,6 +120,13 @@ func (s *scanner) string() (p part, plain, ok bool) {
 	start := s.at + 1
 	plain = true
 	for i := start; i < len(s.text); i++ {
+		if i+8 <= len(s.text) {
+			n := plainBytes(binary.LittleEndian.Uint64(s.text[i:]))
+			if i += n; n == 8 {
+				i--
+				continue
+			}
+		}
 		switch c := s.text[i]; {
 		case c == '"':
 			s.at = i + 1
@@ -132,6 +141,17 @@ func (s *scanner) string() (p part, plain, ok bool) {
 		}
 	}
 	return p, false, false
+}
+
+// plainBytes returns how many of eight bytes, the first of which is the lowest, come
+// before one that ends a string or is out of the ordinary in one.
+func plainBytes(w uint64) int {
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	quote, slash := w^'"'*ones, w^'\\'*ones
+	// A subtraction borrows from the next byte only where it finds one: the lowest is
+	// always right.
+	found := ((w-' '*ones)&^w | (quote-ones)&^quote | (slash-ones)&^slash) & highs
+	return bits.TrailingZeros64(found) / 8
 }
 
 // simpleEscape reports whether a backslash and c make one character.
