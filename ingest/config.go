@@ -25,7 +25,7 @@ type Config struct {
 	// RecentKeys is how many idempotency keys are remembered, for a day at most,
 	// to answer a retry without writing it again; 0 remembers none. A retry that
 	// is not remembered is recorded once all the same.
-	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 72 bytes."`
+	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 75 bytes."`
 }
 
 // maxLinger is far less than the shortest time that a request waits for Kafka.

@@ -12,7 +12,7 @@ type memory struct {
 
 // sharedTexts is how many bytes of texts share one piece. They are never written
 // over: who keeps a text keeps its piece, and no more.
-const sharedTexts = 4 << 10
+const sharedTexts = 1 << 10
 
 // text keeps a text.
 func (m *memory) text(text []byte) string {

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"hash/maphash"
 	"math"
+	"math/bits"
 	"sync"
 	"time"
 
@@ -13,7 +14,8 @@ import (
 // recentFor is how long an idempotency key stands for its event.
 const recentFor = 24 * time.Hour
 
-// recentWays is how many keys share the places that their hash selects.
+// recentWays is how many keys share the places that their hash selects: as many as a
+// word has bytes.
 const recentWays = 8
 
 // recent remembers events with an idempotency key that Kafka has acknowledged,
@@ -26,20 +28,27 @@ type recent struct {
 	seed maphash.Seed
 	now  func() time.Time
 
-	mu   sync.Mutex
-	sets []*recentSet // made when first needed; none when nothing is remembered
-	size int
+	mu sync.Mutex
+	// sets are made when first needed; there are none when nothing is remembered.
+	sets []*recentSet
+	// marks has eight bytes for each set: a part of the id in each of its places, or 0
+	// for a free one. Most ids that are not known are told so by them alone, out of
+	// memory that is close.
+	marks []uint64
+	// turns is which place of each set is used next: the oldest.
+	turns []uint8
+	size  int
 	// flights are the events that are judged or on their way to Kafka.
 	flights map[schema.ID]*flight
 	spare   []flight
 }
 
-// recentSet has the ids apart from the rest, so that looking for one takes few lines of
-// the processor's cache. The zero value of a place is a free one.
-type recentSet struct {
-	ids    [recentWays]schema.ID
-	until  [recentWays]int64 // Unix seconds
-	places [recentWays]remembered
+type recentSet [recentWays]recentPlace
+
+type recentPlace struct {
+	id    schema.ID
+	until int64 // Unix seconds
+	remembered
 }
 
 // remembered is what a retry does not say itself.
@@ -52,29 +61,32 @@ type remembered struct {
 
 // newRecent returns one that remembers about limit keys.
 func newRecent(limit int, now func() time.Time) *recent {
+	sets := (limit + recentWays - 1) / recentWays
 	return &recent{
 		seed: maphash.MakeSeed(), now: now, flights: map[schema.ID]*flight{},
-		sets: make([]*recentSet, (limit+recentWays-1)/recentWays),
+		sets: make([]*recentSet, sets), marks: make([]uint64, sets), turns: make([]uint8, sets),
 	}
 }
 
-// set returns where an id is kept if anywhere. The id is a hash itself.
-func (r *recent) set(id schema.ID) **recentSet {
-	if len(r.sets) == 0 {
-		return nil
-	}
-	return &r.sets[binary.BigEndian.Uint32(id[:])%uint32(len(r.sets))]
+// set returns the number of the set in which an id is kept if anywhere, and what marks
+// it there. The id is a hash itself.
+func (r *recent) set(id schema.ID) (number int, mark uint8) {
+	return int(binary.BigEndian.Uint32(id[:]) % uint32(len(r.sets))), max(id[4], 1)
 }
 
 // find returns what was recorded under the key that id stands for, or nil. Holds mu.
 func (r *recent) find(id schema.ID) *remembered {
-	set := r.set(id)
-	if set == nil || *set == nil {
+	if len(r.sets) == 0 {
 		return nil
 	}
-	for i := range (*set).ids {
-		if (*set).ids[i] == id && r.now().Unix() < (*set).until[i] {
-			return &(*set).places[i]
+	const ones, highs = 0x0101010101010101, 0x8080808080808080
+	number, mark := r.set(id)
+	other := r.marks[number] ^ uint64(mark)*ones
+	// Among the bytes that are found are all that are 0. Some others do no harm.
+	for found := (other - ones) &^ other & highs; found != 0; found &= found - 1 {
+		p := &r.sets[number][bits.TrailingZeros64(found)/8]
+		if p.id == id && r.now().Unix() < p.until {
+			return &p.remembered
 		}
 	}
 	return nil
@@ -82,30 +94,26 @@ func (r *recent) find(id schema.ID) *remembered {
 
 // remember keeps what Kafka has acknowledged, and returns it. Holds mu.
 func (r *recent) remember(a admission) remembered {
-	e := a.event
+	e, id := a.event, a.flight.id
 	m := remembered{fingerprint: a.flight.fingerprint, cost: e.Cost, source: e.Source, priceID: e.PriceID}
-	set := r.set(a.flight.id)
-	if set == nil {
+	if len(r.sets) == 0 {
 		return m
 	}
-	if known := r.find(a.flight.id); known != nil {
+	if known := r.find(id); known != nil {
 		return *known // A flight was taken for lost, and the one that is stored came first.
 	}
-	if *set == nil {
-		*set = new(recentSet)
+	number, mark := r.set(id)
+	if r.sets[number] == nil {
+		r.sets[number] = new(recentSet)
 	}
-	oldest := 0
-	for i, until := range (*set).until {
-		if until < (*set).until[oldest] {
-			oldest = i
-		}
-	}
-	if (*set).ids[oldest].IsZero() {
+	turn := r.turns[number]
+	shift := 8 * turn
+	if r.marks[number]>>shift&0xff == 0 {
 		r.size++
 	}
-	(*set).ids[oldest] = a.flight.id
-	(*set).until[oldest] = r.now().Add(recentFor).Unix()
-	(*set).places[oldest] = m
+	r.marks[number] = r.marks[number]&^(0xff<<shift) | uint64(mark)<<shift
+	r.turns[number] = (turn + 1) % recentWays
+	r.sets[number][turn] = recentPlace{id, r.now().Add(recentFor).Unix(), m}
 	return m
 }
 
