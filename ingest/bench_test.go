@@ -20,6 +20,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/deploy/child"
+	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/wire"
@@ -72,7 +73,11 @@ func serveIngest() error {
 	if err != nil {
 		return err
 	}
-	return serveHTTP(benchServer(client).Handler(), Listener)
+	l, s, err := benchHTTP(benchServer(client).Handler())
+	if err != nil {
+		return err
+	}
+	return front.New(s, SinglePaths()...).Serve(l)
 }
 
 // servePriced does all that a batch needs but write it to Kafka.
@@ -105,17 +110,22 @@ func benchServer(client *kgo.Client) *Server {
 	})
 }
 
-// serveHTTP serves on the listeners that wrap makes.
-func serveHTTP(h http.Handler, wrap ...func(net.Listener) net.Listener) error {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
+func serveHTTP(h http.Handler) error {
+	l, s, err := benchHTTP(h)
 	if err != nil {
 		return err
 	}
-	for _, w := range wrap {
-		l = w(l)
+	return s.Serve(l)
+}
+
+// benchHTTP returns a server, and where it is to listen, which it has told.
+func benchHTTP(h http.Handler) (net.Listener, *http.Server, error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return nil, nil, err
 	}
 	fmt.Println(l.Addr())
-	return (&http.Server{Handler: h, ReadHeaderTimeout: time.Second}).Serve(l)
+	return l, &http.Server{Handler: h, ReadHeaderTimeout: time.Second}, nil
 }
 
 // serveBroker is a broker with its data on disk and as many partitions as the one

@@ -22,8 +22,7 @@ func hostileServer(t *testing.T, f *fixture) string {
 	s.Config.ReadTimeout = 4 * time.Second
 	s.Config.WriteTimeout = time.Minute
 	s.Config.MaxHeaderBytes = 16 << 10
-	s.Start()
-	t.Cleanup(s.Close)
+	startServer(t, s)
 	return s.Listener.Addr().String()
 }
 

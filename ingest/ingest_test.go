@@ -15,6 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -84,9 +85,16 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
-	f.server = httptest.NewServer(f.ingest.Handler())
-	t.Cleanup(f.server.Close)
+	f.server = startServer(t, httptest.NewUnstartedServer(f.ingest.Handler()))
 	return f
+}
+
+// startServer starts s with the front that the real one has.
+func startServer(t testing.TB, s *httptest.Server) *httptest.Server {
+	s.Listener = front.New(s.Config, SinglePaths()...).Listen(s.Listener)
+	s.Start()
+	t.Cleanup(s.Close)
+	return s
 }
 
 // answer is an answer with its body parsed.

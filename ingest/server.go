@@ -86,6 +86,9 @@ func New(cfg Config, d Deps) *Server {
 	}
 }
 
+// SinglePaths are the paths that take one event, and nearly all requests.
+func SinglePaths() []string { return []string{"/v1/track", "/v1/events"} }
+
 // Handler returns the routes, in the order of the OpenAPI document.
 func (s *Server) Handler() http.Handler {
 	gin.SetMode(gin.ReleaseMode)

@@ -145,12 +145,9 @@ func bothRun(run func(context.Context) error, other func(context.Context)) func(
 
 // runTier runs an HTTP tier on its own two listeners.
 func (p *process) runTier(ctx context.Context, f listenFlags, t *tier) error {
-	p.tiers, p.handler = []*tier{t}, t.handler
+	p.tiers, p.handler, p.frontPaths = []*tier{t}, t.handler, t.frontPaths
 	if err := p.bind(ctx, f); err != nil {
 		return err
-	}
-	if t.listener != nil {
-		p.public = t.listener(p.public)
 	}
 	p.log.InfoContext(ctx, "tier started", "tier", t.name, "listen", p.public.Addr(), "ops", p.ops.Addr())
 	return p.run(ctx)

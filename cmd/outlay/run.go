@@ -25,6 +25,8 @@ type process struct {
 	// handler answers on public. writeTimeout bounds an answer of it.
 	handler      http.Handler
 	writeTimeout time.Duration
+	// frontPaths are those of the tier.
+	frontPaths []string
 	// shutdownDelay is how long the process goes on answering after it was told
 	// to stop, with /readyz failing, so that load balancers turn away first.
 	shutdownDelay time.Duration
@@ -45,7 +47,7 @@ func (p *process) run(ctx context.Context) error {
 	defer stopWork()
 
 	var ops errgroup.Group
-	ops.Go(func() error { return serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), opsWriteTimeout) })
+	ops.Go(func() error { return serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), opsWriteTimeout, nil) })
 
 	work, workFailed := errgroup.WithContext(workCtx)
 	for _, t := range p.tiers {
@@ -89,7 +91,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 		<-serveCtx.Done()
 		return nil
 	}
-	return serve(serveCtx, p.public, p.handler, p.writeTimeout)
+	return serve(serveCtx, p.public, p.handler, p.writeTimeout, p.frontPaths)
 }
 
 func (p *process) flush(ctx context.Context) error {

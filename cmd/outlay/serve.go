@@ -13,6 +13,8 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/outlayhq/outlay/ingest/front"
 )
 
 // Timeouts of every listener. A client that sends or reads too slowly is cut off.
@@ -35,9 +37,10 @@ func bind(ctx context.Context, flag, address string) (net.Listener, error) {
 	return l, nil
 }
 
-// serve answers requests until ctx ends, then lets those in flight finish.
-func serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout time.Duration) error {
-	server := &http.Server{
+// serve answers requests until ctx ends, then lets those in flight finish. Plain
+// requests to the frontPaths, if there are any, do not go through net/http.
+func serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout time.Duration, frontPaths []string) error {
+	server := front.New(&http.Server{
 		Handler:           h,
 		ReadHeaderTimeout: readHeaderTimeout,
 		ReadTimeout:       readTimeout,
@@ -45,7 +48,7 @@ func serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout tim
 		IdleTimeout:       idleTimeout,
 		MaxHeaderBytes:    maxHeaderBytes,
 		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-	}
+	}, frontPaths...)
 	failed := make(chan error, 1)
 	go func() { failed <- server.Serve(l) }()
 	select {

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
-	"net"
 	"net/http"
 	"slices"
 	"sync"
@@ -49,9 +48,9 @@ const (
 type tier struct {
 	name    string
 	handler http.Handler // nil for the processor
-	// listener changes what the handler is served on; nil leaves it.
-	listener func(net.Listener) net.Listener
-	ready    func(context.Context) error
+	// frontPaths are those that the front of package front is for.
+	frontPaths []string
+	ready      func(context.Context) error
 	// run is the work besides answering requests; it ends with its context.
 	run func(context.Context) error
 	// flush comes after the last request was answered and run has ended.
@@ -77,7 +76,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
-		name: "ingest", handler: server.Handler(), listener: ingest.Listener,
+		name: "ingest", handler: server.Handler(), frontPaths: ingest.SinglePaths(),
 		ready: func(ctx context.Context) error { return errors.Join(books.Ready(), server.Ready(ctx)) },
 		run: func(ctx context.Context) error {
 			var wg sync.WaitGroup

@@ -1,0 +1,233 @@
+package front
+
+import (
+	"bufio"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+)
+
+// exchange sends text to a server with the paths, and returns all that it answers
+// until it closes the connection, without the date.
+func exchange(t *testing.T, h http.HandlerFunc, text string, paths ...string) string {
+	t.Helper()
+	l := listen(t)
+	serveOn(t, l, h, paths...)
+	c := dialTo(t, l)
+	_, err := io.WriteString(c, text)
+	fatal(t, err)
+	fatal(t, c.(*net.TCPConn).CloseWrite())
+	var all strings.Builder
+	r := bufio.NewReader(c)
+	for {
+		line, err := r.ReadString('\n')
+		if !strings.HasPrefix(line, "Date: ") {
+			all.WriteString(line)
+		} else if _, err := http.ParseTime(strings.TrimSpace(strings.TrimPrefix(line, "Date: "))); err != nil {
+			t.Error(err)
+		}
+		if err != nil {
+			return all.String()
+		}
+	}
+}
+
+// What the client gets is the same to the byte, and so is what the handler was told.
+func TestLaneAnswersAsNetHTTP(t *testing.T) {
+	tell := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		h := w.Header()
+		if r.Header.Get("No-Type") == "" {
+			h.Set("Content-Type", "application/json")
+		}
+		h["X-Request-Id"] = []string{r.Header.Get("X-Request-Id")}
+		h["X-RateLimit-Limit"] = []string{"1\r\nX-Evil: 2"}
+		if r.Header.Get("X-Status") != "" {
+			w.WriteHeader(http.StatusTeapot)
+			h.Set("Late", "too late")
+		}
+		header := r.Header.Clone()
+		header.Del("Content-Length")
+		body = body[:min(len(body), 1000)] // net/http sends a long answer in chunks
+		fmt.Fprintf(w, "%s %s %s %s %d %s %q %v %v\n", r.Method, r.URL, r.RequestURI, r.Proto, r.ContentLength, r.Host, body, err, header)
+	}
+	request := func(header, body string) string {
+		return fmt.Sprintf("POST /a HTTP/1.1\r\nHost: h:1\r\n%sContent-Length: %d\r\n\r\n%s", header, len(body), body)
+	}
+	for name, text := range map[string]string{
+		"one":                   request("", "{}"),
+		"nothing":               request("", ""),
+		"alike":                 request("X-Request-Id: 1\r\n", "a") + request("X-Request-Id: 1\r\n", "b"),
+		"other value":           request("X-Request-Id: 1\r\n", "a") + request("X-Request-Id: 23 4\r\n", "bc"),
+		"other name":            request("X-Request-Id: 1\r\n", "a") + request("X-Status: 1\r\n", "bc") + request("", ""),
+		"more and less":         request("A: 1\r\n", "a") + request("A: 1\r\nB: 2\r\n", "a") + request("B: 2\r\n", "a"),
+		"space":                 request("A:1\r\nb-c: \t 2 \r\nD:\r\ne: \t\r\n", "a") + request("A:  1\r\nb-c: \t 2 \r\nD: x\r\ne: \t\r\n", "a"),
+		"keep-alive":            request("Connection: Keep-Alive\r\n", "a") + request("", "b"),
+		"other host":            request("", "a") + strings.Replace(request("", "b"), "h:1", "[::1]:80", 1),
+		"leading zeros":         strings.Replace(request("", "abc"), "th: 3", "th: 003", 1),
+		"no type":               request("", "<html>"),
+		"other path":            request("", "a") + strings.Replace(request("", "b"), "/a", "/b", 1) + request("", "c"),
+		"chunks between":        request("", "a") + "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n" + request("", "b"),
+		"large":                 request("", strings.Repeat("x", laneBytes)) + request("", "b"),
+		"as large as it may be": request("", strings.Repeat("x", laneBytes-len(request("", ""))-3)) + request("", "b"),
+		"close":                 request("Connection: close\r\n", "a") + request("", "b"),
+		"expect":                request("Expect: 100-continue\r\n", "a"),
+		"two lengths":           request("Content-Length: 1\r\n", "a"),
+		"length and chunks":     request("Transfer-Encoding: chunked\r\n", "1\r\nx\r\n0\r\n\r\n"),
+		"two hosts":             request("Host: b\r\n", "a"),
+		"no host":               strings.Replace(request("", "a"), "Host: h:1\r\n", "", 1),
+		"folded":                request("A: 1\r\n 2\r\n", "a"),
+		"bare newline":          strings.Replace(request("A: 1\r\n", "a"), "A: 1\r\n", "A: 1\n", 1),
+		"control":               request("A: 1\x01\r\n", "a"),
+		"name with space":       request("A : 1\r\n", "a"),
+		"pragma":                request("Pragma: no-cache\r\n", "a"),
+		"HTTP/1.0":              strings.Replace(request("", "a"), "1.1", "1.0", 1),
+		"GET":                   strings.Replace(request("", "a"), "POST", "GET", 1),
+		"query":                 strings.Replace(request("", "a"), "/a", "/a?b=c", 1),
+		"garbage":               "\x16\x03\x01\x02\x00\x01\x00\x01\xfc\x03\x03\r\n\r\n",
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			want := exchange(t, tell, text)
+			if got := exchange(t, tell, text, "/a"); got != want {
+				t.Errorf("got\n%s\nwant\n%s", got, want)
+			}
+		})
+	}
+}
+
+func TestHandlerIsToldOfABodyThatIsCutOff(t *testing.T) {
+	h := func(w http.ResponseWriter, r *http.Request) {
+		body, err := io.ReadAll(r.Body)
+		fmt.Fprintf(w, "%s %v", body, err)
+	}
+	got := exchange(t, h, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n{}", "/")
+	if !strings.HasSuffix(got, "Connection: close\r\n\r\n{} unexpected EOF") {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLaneEndsWhenTheHandlerPanics(t *testing.T) {
+	h := func(http.ResponseWriter, *http.Request) { panic(http.ErrAbortHandler) }
+	if got := exchange(t, h, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", "/"); got != "" {
+		t.Errorf("got %q", got)
+	}
+}
+
+func TestLaneEndsWhenTheHandlerSaysSo(t *testing.T) {
+	h := func(w http.ResponseWriter, _ *http.Request) { w.Header().Set("Connection", "close") }
+	text := strings.Repeat("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}", 2)
+	want := "HTTP/1.1 200 OK\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+	if got := exchange(t, h, text, "/"); got != want {
+		t.Errorf("got %q, want %q", got, want)
+	}
+}
+
+// Shutdown closes idle connections at once, answers what has begun, and tells its
+// sender that the connection ends.
+func TestShutdownAnswersWhatHasBegun(t *testing.T) {
+	l := listen(t)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	s := New(&http.Server{Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Wait") != "" {
+			close(began)
+			<-goOn
+		}
+		echo(w, r)
+	})}, "/")
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	idle, busy := dialTo(t, l), dialTo(t, l)
+	_, err := io.WriteString(idle, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+	fatal(t, err)
+	answers := bufio.NewReader(idle)
+	answer, err := http.ReadResponse(answers, nil)
+	fatal(t, err)
+	_, err = io.Copy(io.Discard, answer.Body)
+	fatal(t, err)
+	_, err = io.WriteString(busy, "POST / HTTP/1.1\r\nHost: a\r\nWait: 1\r\nContent-Length: 1\r\n\r\nx")
+	fatal(t, err)
+	<-began
+	down := make(chan error, 1)
+	go func() { down <- s.Shutdown(t.Context()) }()
+	if _, err := answers.ReadByte(); err != io.EOF {
+		t.Errorf("the idle connection: %v", err)
+	}
+	close(goOn)
+	awaitLast(t, busy, "x")
+	if err := <-served; err != http.ErrServerClosed {
+		t.Error(err)
+	}
+	fatal(t, <-down)
+}
+
+// awaitLast reads an answer with the body after which the connection ends.
+func awaitLast(t *testing.T, c net.Conn, body string) {
+	t.Helper()
+	answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+	fatal(t, err)
+	got, err := io.ReadAll(answer.Body)
+	fatal(t, err)
+	if string(got) != body || !answer.Close {
+		t.Errorf("got %q, close %t; want %q", got, answer.Close, body)
+	}
+}
+
+// A request of which a part has come before the Server closes is waited for.
+func TestShutdownWaitsForTheRest(t *testing.T) {
+	for name, timeout := range map[string]time.Duration{"without timeout": 0, "with timeout": 20 * time.Second} {
+		t.Run(name, func(t *testing.T) {
+			tcp := listen(t)
+			defer tcp.Close()
+			c := dialTo(t, tcp)
+			accepted, err := tcp.Accept()
+			fatal(t, err)
+			s := New(&http.Server{Handler: http.HandlerFunc(echo), ReadTimeout: timeout}, "/")
+			l := newLane(&others{Listener: tcp, server: s}, accepted.(*net.TCPConn))
+			if !s.enter(l) {
+				t.Fatal("closed")
+			}
+			_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nsl")
+			fatal(t, err)
+			if !l.await(0) {
+				t.Fatal("nothing came")
+			}
+			s.close()
+			go l.run()
+			_, err = io.WriteString(c, "ow")
+			fatal(t, err)
+			awaitLast(t, c, "slow")
+			fatal(t, s.Shutdown(t.Context()))
+		})
+	}
+}
+
+func TestShutdownGivesUpWithItsContext(t *testing.T) {
+	l := listen(t)
+	began, goOn := make(chan struct{}), make(chan struct{})
+	s := New(&http.Server{Handler: http.HandlerFunc(func(http.ResponseWriter, *http.Request) {
+		close(began)
+		<-goOn
+	})}, "/")
+	served := make(chan error, 1)
+	go func() { served <- s.Serve(l) }()
+	c := dialTo(t, l)
+	_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx")
+	fatal(t, err)
+	<-began
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	if err := s.Shutdown(ctx); err == nil {
+		t.Error("Shutdown returned no error")
+	}
+	if _, err := c.Read(make([]byte, 1)); err == nil {
+		t.Error("the connection is still open")
+	}
+	close(goOn)
+	<-served
+}
