@@ -3,6 +3,7 @@ package lease
 import (
 	"context"
 	"fmt"
+	"strings"
 	"sync"
 	"time"
 
@@ -37,8 +38,12 @@ func (l *ledger) add(e *schema.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, e.ReceivedAt.Truncate(budget.Bucket)}
-	if _, known := l.sums[k]; !known && len(l.sums) >= maxRefusedKeys {
-		k.model, k.provider = "", ""
+	if _, known := l.sums[k]; !known {
+		if len(l.sums) >= maxRefusedKeys {
+			k.model, k.provider = "", ""
+		}
+		// The texts of an event are parts of larger pieces of memory.
+		k.agent, k.model, k.provider = strings.Clone(k.agent), strings.Clone(k.model), strings.Clone(k.provider)
 	}
 	l.merge(k, refusedSum{1, schema.SumOf(e.InputTokens), schema.SumOf(e.OutputTokens), schema.SumOf(e.Cost)})
 }
