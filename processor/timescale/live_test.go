@@ -2,6 +2,7 @@ package timescale_test
 
 import (
 	"context"
+	"math/rand/v2"
 	"testing"
 	"time"
 
@@ -125,6 +126,9 @@ func storeHours(ctx context.Context, db *schematest.DB, partition int32) error {
 			e := &batch[i].Event
 			batch[i].Partition = partition
 			e.Time, e.ReceivedAt = e.ReceivedAt, e.Time
+			if e.LatencyMS != schema.NoLatency {
+				e.LatencyMS = rand.Int64N(e.LatencyMS + 1)
+			}
 			e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens = int64(i)*3, int64(i)*5, schema.MaxCount, schema.MaxCount
 		}
 		next := first + int64(len(batch))

@@ -37,7 +37,8 @@ $$;
 
 comment on function move_positions(text, integer[], bigint[], bigint[], numeric, integer, numeric) is 'Moves partitions from expected to next, or raises OL001 and moves none. OL003: the records accounted for are not as many as the offsets, or the events that are summed not as many as those to be stored.';
 
--- A busy quarter's rows are all changed by every batch: with room for a second version of each, a page is never left.
+-- A busy quarter's rows are all changed by every batch, and their histograms grow meanwhile: with room for a second version of each
+-- that is longer, a page is never left.
 create table usage_live (
     bucket             timestamptz not null,
     account_id         uuid not null,
@@ -60,7 +61,7 @@ create table usage_live (
     first_ts           timestamptz not null,
     last_ts            timestamptz not null,
     primary key (account_id, bucket, agent, model, provider)
-) with (fillfactor = 40);
+) with (fillfactor = 30);
 
 create index usage_live_bucket_idx on usage_live (bucket);
 
