@@ -151,7 +151,7 @@ func (w *world) materialise() {
 	if !community {
 		return
 	}
-	for _, name := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+	for _, name := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		w.exec(`CALL refresh_continuous_aggregate('aggregates.` + name + `', '2025-10-01', '2025-12-01')`)
 	}
 }

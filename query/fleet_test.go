@@ -105,13 +105,13 @@ func (f *fleet) store(t testing.TB, pool *pgxpool.Pool) {
 	mustExec(t, pool, `SELECT fold_sessions(2147483647)`)
 	t.Logf("stored %d events in %v", f.events, time.Since(began).Round(time.Second))
 	if aggregates(t, pool) {
-		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 			mustExec(t, pool, `CALL refresh_continuous_aggregate(('aggregates.' || $1)::regclass, $2::timestamptz, $3::timestamptz)`,
 				view, f.from.Add(-48*time.Hour), time.Now().Add(-75*time.Minute))
 		}
 	}
 	mustExec(t, pool, `SELECT rebuild_usage_live()`)
-	for _, table := range []string{"events", "usage_live", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily"} {
+	for _, table := range []string{"events", "usage_live", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		// A view that keeps nothing has nothing to analyse.
 		if _, err := pool.Exec(t.Context(), `VACUUM (ANALYZE) `+materialized(t, pool, table)); err != nil {
 			t.Fatal(err)

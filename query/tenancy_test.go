@@ -33,7 +33,7 @@ func TestForgottenAccountShowsNothing(t *testing.T) {
 		w.exec(`SELECT fold_sessions(1000)`)
 		w.store(w.alice.newEvent(nil), w.bob.newEvent(nil))
 		relations := w.relations()
-		for _, needed := range []string{"tenant.events", "tenant.usage_daily", "users", "api_keys", "session_shares", "audit_log", "refresh_tokens", "alert_rules", "incidents", "deliveries"} {
+		for _, needed := range []string{"tenant.events", "tenant.usage_daily", "tenant.usage_daily_agents", "users", "api_keys", "session_shares", "audit_log", "refresh_tokens", "alert_rules", "incidents", "deliveries"} {
 			if !relations[needed] {
 				t.Errorf("the role cannot read %s, or it is not there", needed)
 			}
@@ -41,7 +41,7 @@ func TestForgottenAccountShowsNothing(t *testing.T) {
 		if relations["alert_secrets"] {
 			t.Error("the role reads secrets")
 		}
-		if relations["events"] || relations["usage_daily"] {
+		if relations["events"] || relations["usage_daily"] || relations["usage_daily_agents"] {
 			t.Error("the role reads events or aggregates past the views of its schema")
 		}
 		if guarded, err := usage.NewStore(pool, time.Second).Guarded(t.Context()); err != nil || !guarded {

@@ -122,7 +122,7 @@ func (h *house) refresh() {
 	if h.db.Edition != migrations.Community {
 		return
 	}
-	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		h.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)
 	}
 	h.exec(`DELETE FROM late_buckets`)

@@ -90,7 +90,7 @@ func (l *ledger) refresh() {
 		l.t.Fatal(err)
 	}
 	if aggregates {
-		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '2 hours')`)
 		}
 	}

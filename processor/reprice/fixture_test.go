@@ -188,7 +188,7 @@ func (l *ledger) materialise() {
 	l.exec(`SELECT fold_arrivals(1, 15, date_bin('15 minutes', now() - interval '2 hours', '2000-01-01'))`)
 	l.exec(`SELECT fold_arrivals(15, 60, date_bin('1 hour', now() - interval '26 hours', '2000-01-01'))`)
 	if l.db.Edition == migrations.Community {
-		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)
 		}
 		l.exec(`SELECT compress_chunk(c) FROM show_chunks('events', older_than => interval '7 days') c`)

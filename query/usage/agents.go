@@ -53,17 +53,19 @@ type AgentPosition struct {
 	Name    string
 }
 
-// agentTotals takes whole days and edges as selectDaysAndEdges does.
+// agentTotals takes whole days and edges as selectDaysAndEdgesOfAgents does.
 const agentTotals = `
-WITH parts AS (
-	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $4 AND bucket < $5
+WITH parts AS NOT MATERIALIZED (
+	SELECT agent, ` + measureColumns + `, first_ts, last_ts, models
+	FROM usage_daily_agents WHERE account_id = $1 AND bucket >= $4 AND bucket < $5
 	UNION ALL
-	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $4
+	SELECT agent, ` + measureColumns + `, first_ts, last_ts, ARRAY[model]
+	FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $4
 	UNION ALL
-	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $5 AND bucket < $3
+	SELECT agent, ` + measureColumns + `, first_ts, last_ts, ARRAY[model]
+	FROM usage_15m WHERE account_id = $1 AND bucket >= $5 AND bucket < $3
 ), totals AS (
-	SELECT agent,` + usageColumns + `, min(first_ts) AS first_seen, max(last_ts) AS last_seen,
-		coalesce(array_agg(DISTINCT model ORDER BY model) FILTER (WHERE model <> ''), '{}') AS models
+	SELECT agent,` + usageColumns + `, min(first_ts) AS first_seen, max(last_ts) AS last_seen
 	FROM parts
 	WHERE ($6::text IS NULL OR strpos(lower(agent), lower($6)) > 0) AND ($7::text IS NULL OR agent = $7)
 	GROUP BY agent
@@ -89,6 +91,11 @@ const agentPage = `
 	) AS sessions, unnest(agents) AS name
 	WHERE (name IN (SELECT agent FROM page)) IS TRUE
 	GROUP BY name
+), called AS (
+	SELECT agent, array_agg(DISTINCT model ORDER BY model) AS models
+	FROM parts, unnest(models) AS model
+	WHERE (agent IN (SELECT agent FROM page)) IS TRUE AND model <> ''
+	GROUP BY agent
 ), refused AS (
 	SELECT agent, sum(events)::bigint AS refused_events, sum(cost_nano_usd) AS refused_cost_usd
 	FROM refused_events WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 AND (agent IN (SELECT agent FROM page)) IS TRUE
@@ -96,8 +103,9 @@ const agentPage = `
 )
 SELECT agent AS name, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_usd,
 	latency_count, latency_sum_ms, latency_max_ms, latencies, coalesce(sessions, 0) AS sessions,
-	coalesce(refused_events, 0) AS refused_events, coalesce(refused_cost_usd, 0) AS refused_cost_usd, first_seen, last_seen, models, sort_key
-FROM page LEFT JOIN joined USING (agent) LEFT JOIN refused USING (agent)`
+	coalesce(refused_events, 0) AS refused_events, coalesce(refused_cost_usd, 0) AS refused_cost_usd, first_seen, last_seen,
+	coalesce(models, '{}') AS models, sort_key
+FROM page LEFT JOIN joined USING (agent) LEFT JOIN called USING (agent) LEFT JOIN refused USING (agent)`
 
 const (
 	agentsUp   = ` ORDER BY sort_key, agent COLLATE "C"`

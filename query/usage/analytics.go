@@ -58,12 +58,12 @@ const usageColumns = `
 const (
 	analyticsHead = `
 SELECT width_bucket(bucket, $4::timestamptz[]) AS slot,
-	CASE WHEN $5 THEN agent END AS agent, CASE WHEN $6 THEN model END AS model, CASE WHEN $7 THEN provider END AS provider,` +
+	CASE WHEN $5 THEN agent END AS agent, CASE WHEN $7 THEN model END AS model, CASE WHEN $8 THEN provider END AS provider,` +
 		usageColumns + `
 FROM `
 	analyticsTail = `
 WHERE account_id = $1 AND bucket >= $2 AND bucket < $3
-	AND ($8::text IS NULL OR agent = $8)
+	AND ($6::text IS NULL OR agent = $6)
 	AND ($9::text IS NULL OR model = $9)
 	AND ($10::text IS NULL OR provider = $10)
 GROUP BY 1, 2, 3, 4
@@ -83,6 +83,41 @@ LIMIT $11`
 	UNION ALL
 	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $13 AND bucket < $3
 ) AS days_and_edges` + analyticsTail
+)
+
+// Where no model or provider is asked for, days are taken from the relation that has a
+// row for each agent.
+const (
+	agentsHead = `
+SELECT width_bucket(bucket, $4::timestamptz[]) AS slot,
+	CASE WHEN $5 THEN agent END AS agent, NULL::text AS model, NULL::text AS provider,` + usageColumns + `
+FROM `
+	agentsTail = `
+WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 AND ($6::text IS NULL OR agent = $6)
+GROUP BY 1, 2
+LIMIT $7`
+
+	selectDailyOfAgents = agentsHead + `usage_daily_agents` + agentsTail
+
+	// selectAgentDays has nothing to add up: each row of the relation is one of the answer.
+	selectAgentDays = `
+SELECT width_bucket(bucket, $4::timestamptz[]) AS slot, agent, NULL::text AS model, NULL::text AS provider, events, errors, unpriced_events,
+	input_tokens, output_tokens, cache_read_tokens, cost_nano_usd AS cost_usd, latency_count, latency_sum_ms,
+	coalesce(latency_max_ms, 0) AS latency_max_ms, latency_histogram AS latencies
+FROM usage_daily_agents
+WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 AND $5 AND ($6::text IS NULL OR agent = $6)
+LIMIT $7`
+
+	measureColumns = `events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens, cost_nano_usd,
+		latency_count, latency_sum_ms, latency_max_ms, latency_histogram`
+
+	selectDaysAndEdgesOfAgents = agentsHead + `(
+	SELECT account_id, bucket, agent, ` + measureColumns + ` FROM usage_daily_agents WHERE account_id = $1 AND bucket >= $8 AND bucket < $9
+	UNION ALL
+	SELECT account_id, bucket, agent, ` + measureColumns + ` FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $8
+	UNION ALL
+	SELECT account_id, bucket, agent, ` + measureColumns + ` FROM usage_15m WHERE account_id = $1 AND bucket >= $9 AND bucket < $3
+) AS days_and_edges` + agentsTail
 )
 
 // Analyse adds up the usage of an account. It returns ErrTooManyRows when the
@@ -126,8 +161,11 @@ func (a *Answer) complete(q *Question) error {
 // statement chooses the coarsest relations whose buckets never straddle a bound.
 func (q *Question) statement(accountID schema.ID) (statement string, args []any) {
 	r := Range{From: q.Bounds[0], To: q.Bounds[len(q.Bounds)-1]}
+	if q.ofAgents() {
+		return q.agentStatement(accountID, r)
+	}
 	args = []any{
-		accountID, r.From, r.To, q.Bounds, q.ByAgent, q.ByModel, q.ByProvider, q.Agent, q.Model, q.Provider, MaxBuckets + 1,
+		accountID, r.From, r.To, q.Bounds, q.ByAgent, q.Agent, q.ByModel, q.ByProvider, q.Model, q.Provider, MaxBuckets + 1,
 	}
 	switch {
 	case aligned(q.Bounds, day):
@@ -139,6 +177,35 @@ func (q *Question) statement(accountID schema.ID) (statement string, args []any)
 		return selectHourly, args
 	}
 	return selectQuarters, args
+}
+
+// ofAgents reports whether the days of agents answer the question: whether it has whole
+// days and asks for no model or provider.
+func (q *Question) ofAgents() bool {
+	return !q.ByModel && !q.ByProvider && q.Model == nil && q.Provider == nil && aligned(q.Bounds[1:len(q.Bounds)-1], day)
+}
+
+// agentStatement is statement of a question that the days of agents answer.
+func (q *Question) agentStatement(accountID schema.ID, r Range) (statement string, args []any) {
+	args = []any{accountID, r.From, r.To, q.Bounds, q.ByAgent, q.Agent, MaxBuckets + 1}
+	switch {
+	case !aligned(q.Bounds, day):
+		from, to := r.days()
+		return selectDaysAndEdgesOfAgents, append(args, from, to)
+	case q.ByAgent && singleDays(q.Bounds):
+		return selectAgentDays, args
+	}
+	return selectDailyOfAgents, args
+}
+
+// singleDays reports whether each bucket is a day long.
+func singleDays(bounds []time.Time) bool {
+	for i := range len(bounds) - 1 {
+		if bounds[i+1].Sub(bounds[i]) != day {
+			return false
+		}
+	}
+	return true
 }
 
 // aligned reports whether all bounds are whole multiples of d in UTC.

@@ -60,7 +60,7 @@ func TestAccountRetentionDeletesEventsAndKeepsTheSums(t *testing.T) {
 		insert(t, conn, fewDays(2, 100)...)
 		community := db.Edition == migrations.Community
 		if community {
-			for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} { // As their policies did at the time.
+			for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} { // As their policies did at the time.
 				exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, null, now() - interval '75 minutes')`, view)
 			}
 			settleAll(t, conn)

@@ -24,6 +24,7 @@ func levels() []level {
 		{view: "usage_15m", width: 15 * time.Minute, raw: true},
 		{view: "usage_hourly", width: time.Hour},
 		{view: "usage_daily", width: day},
+		{view: "usage_daily_agents", width: day},
 	}
 }
 

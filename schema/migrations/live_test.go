@@ -97,7 +97,7 @@ func storeVirtual(ctx context.Context, conn *pgx.Conn, from, to time.Time, late 
 }
 
 func refreshAsPolicies(ctx context.Context, conn *pgx.Conn, now time.Time) error {
-	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		_, err := conn.Exec(ctx, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, $2::timestamptz, $3::timestamptz)`,
 			view, now.Add(-45*day), now.Add(-migrations.MaterializedAfter))
 		if err := unlessBusy(err); err != nil {

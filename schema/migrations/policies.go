@@ -33,6 +33,7 @@ func refreshPolicies() []refreshPolicy {
 		{view: "usage_15m", every: 15 * time.Minute, after: 15 * time.Second},
 		{view: "usage_hourly", every: time.Hour, after: 16 * time.Minute},
 		{view: "usage_daily", every: time.Hour, after: 17 * time.Minute},
+		{view: "usage_daily_agents", every: time.Hour, after: 18 * time.Minute},
 	}
 }
 

@@ -204,7 +204,7 @@ func TestUpCatchesUpAfterALongPause(t *testing.T) {
 	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	stopped := time.Now().Add(-60 * day)
 	insert(t, conn, event(stopped.Add(-3*time.Hour)))
-	for _, l := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+	for _, l := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		// Three days hold two whole ones at any time of the day.
 		exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, $2::timestamptz, $3::timestamptz)`, l, stopped.Add(-3*day), stopped.Add(-2*time.Hour))
 	}

@@ -31,7 +31,7 @@ func TestRetentionKeepsTheSums(t *testing.T) {
 	old := time.Now().Add(-100 * day)
 	insert(t, conn, randomEvents(300, old.Add(-5*day), old)...)
 	insert(t, conn, randomEvents(100, time.Now().Add(-10*day), time.Now())...)
-	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} { // As their policies did at the time.
+	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} { // As their policies did at the time.
 		exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, null, $2::timestamptz)`, view, old.Add(2*day))
 	}
 	settleAll(t, conn)

@@ -43,7 +43,28 @@ func checkUsage(t *testing.T, conn *pgx.Conn) {
 			t.Errorf("sums over the events (-) and %s (+) differ:\n%.3000s", view, diff)
 		}
 	}
+	want, got := column[string](t, conn, expectDaysOfAgents), column[string](t, conn, selectDaysOfAgents)
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("sums over the events (-) and usage_daily_agents (+) differ:\n%.3000s", diff)
+	}
 }
+
+const expectDaysOfAgents = `
+select row(date_bin('1 day', ts, timestamptz '2000-01-01 00:00:00+00'), account_id, agent,
+    count(*), count(*) filter (where status = 'error'), count(*) filter (where cost_source = 'unpriced'),
+    sum(input_tokens), sum(output_tokens), sum(cache_read_tokens), sum(cache_write_tokens + cache_write_1h_tokens),
+    sum(reasoning_tokens), sum(cost_nano_usd), count(latency_ms), coalesce(sum(latency_ms), 0), max(latency_ms),
+    coalesce(sum(latency_histogram(latency_ms)), 0), min(ts), max(ts), array_agg(distinct model order by model))::text as line
+from events
+group by date_bin('1 day', ts, timestamptz '2000-01-01 00:00:00+00'), account_id, agent
+order by 1`
+
+const selectDaysOfAgents = `
+select row(bucket, account_id, agent, events, errors, unpriced_events,
+    input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nano_usd,
+    latency_count, latency_sum_ms, latency_max_ms, latency_histogram, first_ts, last_ts,
+    array(select model from unnest(models) as model order by model))::text as line
+from usage_daily_agents order by 1`
 
 // randomEvents returns n events between from and to, which fall into few groups.
 func randomEvents(n int, from, to time.Time) []testEvent {
@@ -84,7 +105,7 @@ func runJob(t *testing.T, conn *pgx.Conn, policy string) {
 const selectRefreshJobs = `
 select job_id from timescaledb_information.jobs
 where proc_name = 'policy_refresh_continuous_aggregate'
-order by array_position(array['usage_15m', 'usage_hourly', 'usage_daily']::name[], hypertable_name)`
+order by array_position(array['usage_15m', 'usage_hourly', 'usage_daily', 'usage_daily_agents']::name[], hypertable_name)`
 
 // The usage relations are the sums over the events at any moment: before anything is materialised, after it, with events of
 // the last seconds, and with late ones once RefreshLate has seen to them.
