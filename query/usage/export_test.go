@@ -9,3 +9,6 @@ var (
 
 // SelectEventColumns are those that ReadEvent reads.
 const SelectEventColumns = eventColumns
+
+// SelectAgents lists agents, from the highest.
+const SelectAgents = selectAgentsDown
