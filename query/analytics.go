@@ -70,7 +70,11 @@ func (s *Server) analytics(c *call, unit usage.Unit, back func(last time.Time) t
 	if format == "csv" {
 		return c.replyAnalyticsCSV(&q, &answer)
 	}
-	return replyWithList(c, nil, "data", newBucketReplies(&q, answer.Rows), bucketSize, appendBucket, analyticsReply{
+	appendRow := func(b []byte, row *usage.Row) []byte {
+		bucket := newBucketReply(&q, row)
+		return appendBucket(b, &bucket)
+	}
+	return replyWithList(c, nil, "data", answer.Rows, bucketSize, appendRow, analyticsReply{
 		Totals:        newUsageReply(&answer.Totals),
 		CompleteUntil: answer.CompleteUntil,
 		From:          usage.Time{Time: q.Bounds[0]},
@@ -100,19 +104,14 @@ func (p *params) groupBy(q *usage.Question) {
 	}
 }
 
-func newBucketReplies(q *usage.Question, rows []usage.Row) []bucketReply {
-	replies := make([]bucketReply, len(rows))
-	for i := range rows {
-		row := &rows[i]
-		replies[i] = bucketReply{
-			Bucket:     usage.Time{Time: q.Bounds[row.Slot-1]},
-			Agent:      row.Agent,
-			Model:      (*groupName)(row.Model),
-			Provider:   (*groupName)(row.Provider),
-			usageReply: newUsageReply(&row.Measures),
-		}
+func newBucketReply(q *usage.Question, row *usage.Row) bucketReply {
+	return bucketReply{
+		Bucket:     usage.Time{Time: q.Bounds[row.Slot-1]},
+		Agent:      row.Agent,
+		Model:      (*groupName)(row.Model),
+		Provider:   (*groupName)(row.Provider),
+		usageReply: newUsageReply(&row.Measures),
 	}
-	return replies
 }
 
 // replyAnalyticsCSV answers the rows as CSV: the bucket, the groups asked for, the

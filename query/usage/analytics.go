@@ -154,8 +154,22 @@ func (a *Answer) complete(q *Question) error {
 	if len(a.Rows) > MaxBuckets {
 		return ErrTooManyRows
 	}
-	slices.SortFunc(a.Rows, compareRows)
+	a.Rows = sorted(a.Rows)
 	return nil
+}
+
+// sorted returns rows in order. A row is large, so their places are sorted.
+func sorted(rows []Row) []Row {
+	places := make([]int32, len(rows))
+	for i := range places {
+		places[i] = int32(i)
+	}
+	slices.SortFunc(places, func(i, j int32) int { return compareRows(&rows[i], &rows[j]) })
+	inOrder := make([]Row, len(rows))
+	for i, place := range places {
+		inOrder[i] = rows[place]
+	}
+	return inOrder
 }
 
 // statement chooses the coarsest relations whose buckets never straddle a bound.
@@ -216,23 +230,30 @@ func aligned(bounds []time.Time, d time.Duration) bool {
 // fill adds a row of zeros where a group has none in a bucket. Without grouping
 // there is one group, even without an event. It stops one row after MaxBuckets.
 func fill(rows []Row, q *Question) []Row {
+	type names struct{ agent, model, provider string }
 	type place struct {
-		slot                   int
-		agent, model, provider string
+		names
+		slot int
 	}
-	at := func(slot int, g Group) place { return place{slot, name(g.Agent), name(g.Model), name(g.Provider)} }
-	groups, taken := map[place]Group{}, map[place]bool{}
-	for _, row := range rows {
-		groups[at(0, row.Group)] = row.Group
-		taken[at(row.Slot, row.Group)] = true
+	namesOf := func(g Group) names { return names{name(g.Agent), name(g.Model), name(g.Provider)} }
+	groups := map[names]Group{}
+	for i := range rows {
+		groups[namesOf(rows[i].Group)] = rows[i].Group
 	}
 	if !q.ByAgent && !q.ByModel && !q.ByProvider {
-		groups[place{}] = Group{}
+		groups[names{}] = Group{}
 	}
 	buckets := len(q.Bounds) - 1
-	for _, group := range groups {
+	if len(rows) == len(groups)*buckets { // No group has two rows in a bucket.
+		return rows
+	}
+	taken := make(map[place]bool, len(rows))
+	for i := range rows {
+		taken[place{namesOf(rows[i].Group), rows[i].Slot}] = true
+	}
+	for key, group := range groups {
 		for slot := 1; slot <= buckets && len(rows) <= MaxBuckets; slot++ {
-			if !taken[at(slot, group)] {
+			if !taken[place{key, slot}] {
 				rows = append(rows, Row{Slot: slot, Group: group})
 			}
 		}
@@ -240,7 +261,7 @@ func fill(rows []Row, q *Question) []Row {
 	return rows
 }
 
-func compareRows(a, b Row) int {
+func compareRows(a, b *Row) int {
 	return cmp.Or(
 		cmp.Compare(a.Slot, b.Slot),
 		cmp.Compare(name(a.Agent), name(b.Agent)),

@@ -4,6 +4,7 @@ import (
 	"encoding/binary"
 	"errors"
 	"fmt"
+	"math/big"
 	"slices"
 	"time"
 
@@ -257,15 +258,22 @@ func (n *numeric) sum(into *Sum) error {
 	for ; p >= 0 && small < 1<<48; p-- {
 		small = small*groupBase + n.group(p)
 	}
-	*into = NewSum(small)
-	for base, group := NewSum(groupBase), NewSum(0); p >= 0; p-- {
-		group.n.SetInt64(n.group(p))
-		into.n.Mul(&into.n, &base.n)
-		into.n.Add(&into.n, &group.n)
+	if p < 0 {
+		if n.negative {
+			small = -small
+		}
+		*into = NewSum(small)
+		return nil
+	}
+	large, base := big.NewInt(small), big.NewInt(groupBase)
+	for ; p >= 0; p-- {
+		large.Mul(large, base)
+		large.Add(large, big.NewInt(n.group(p)))
 	}
 	if n.negative {
-		into.n.Neg(&into.n)
+		large.Neg(large)
 	}
+	*into = sumOf(large)
 	return nil
 }
 
@@ -283,9 +291,20 @@ func (n *numeric) histogram(into *Histogram) error {
 	}
 	into.slots = make([]int64, used)
 	for i := range into.slots {
-		p := i * groupsPerSlot
-		into.slots[i] = (n.group(p+2)*groupBase+n.group(p+1))*groupBase + n.group(p)
+		into.slots[i] = n.slot(i)
 		into.total += into.slots[i]
 	}
 	return nil
+}
+
+// slot returns the three groups that hold a slot as one number.
+func (n *numeric) slot(i int) int64 {
+	p := i * groupsPerSlot
+	end := 2*(n.weight-p) + 2
+	if end < 2*groupsPerSlot || end > len(n.groups) { // Not all of them are there.
+		return (n.group(p+2)*groupBase+n.group(p+1))*groupBase + n.group(p)
+	}
+	three := n.groups[end-2*groupsPerSlot : end]
+	return (int64(binary.BigEndian.Uint16(three))*groupBase+int64(binary.BigEndian.Uint16(three[2:])))*groupBase +
+		int64(binary.BigEndian.Uint16(three[4:]))
 }

@@ -33,12 +33,13 @@ func (h *Histogram) ScanNumeric(v pgtype.Numeric) error {
 	}
 	base := new(big.Int).Exp(big.NewInt(10), big.NewInt(slotDigits), nil)
 	var count big.Int
-	for i := 0; i < histogramSlots && rest.n.Sign() != 0; i++ {
-		rest.n.QuoRem(&rest.n, base, &count)
+	number := rest.Int()
+	for i := 0; i < histogramSlots && number.Sign() != 0; i++ {
+		number.QuoRem(number, base, &count)
 		h.slots[i] = count.Int64()
 		h.total += h.slots[i]
 	}
-	if rest.n.Sign() != 0 {
+	if number.Sign() != 0 {
 		return fmt.Errorf("latency histogram has more than %d slots", histogramSlots)
 	}
 	return nil

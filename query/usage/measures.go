@@ -2,7 +2,7 @@ package usage
 
 // Measures are what a bucket, a group or a whole answer adds up to. The zero
 // Measures are those of no event. Do not copy Measures that are still added to:
-// sums share memory.
+// histograms share memory.
 type Measures struct {
 	Events          int64
 	Errors          int64

@@ -58,7 +58,7 @@ func (s *Store) Summarize(ctx context.Context, accountID schema.ID, r Range, now
 
 // dearest returns the rows that cost most.
 func dearest(rows []Row) []Row {
-	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(b.CostUSD.Cmp(&a.CostUSD.Sum), compareRows(a, b)) })
+	slices.SortFunc(rows, func(a, b Row) int { return cmp.Or(b.CostUSD.Cmp(&a.CostUSD.Sum), compareRows(&a, &b)) })
 	return rows[:min(topRows, len(rows))]
 }
 
@@ -99,8 +99,8 @@ func (p *pace) monthEnd() MonthEnd {
 }
 
 // scaled returns s times of divided by per, rounded down to a whole number.
-func scaled(s *Sum, of, per time.Duration) (result Sum) {
-	result.n.Mul(&s.n, big.NewInt(int64(of/time.Second)))
-	result.n.Quo(&result.n, big.NewInt(int64(per/time.Second)))
-	return result
+func scaled(s *Sum, of, per time.Duration) Sum {
+	n := s.Int()
+	n.Mul(n, big.NewInt(int64(of/time.Second)))
+	return sumOf(n.Quo(n, big.NewInt(int64(per/time.Second))))
 }
