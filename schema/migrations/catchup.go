@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -14,19 +13,19 @@ import (
 const catchUpTimeout = time.Minute
 
 // catchUp materialises what a database that was down, or did not run its jobs, for longer than the refresh window has left
-// above the watermarks. No policy reaches back to it, and the next refresh would raise the watermark over it: it would be in
-// no answer any more.
-func catchUp(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
+// above the watermarks, and all there is where a level is new. No policy reaches back to it, and the next refresh would raise the
+// watermark over it: it would be in no answer any more. So it comes before the policies, which may run as soon as they are there.
+func catchUp(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	deadline := time.Now().Add(catchUpTimeout)
 	poll := time.NewTicker(lockPoll)
 	defer poll.Stop()
 	for {
-		err := catchUpOnce(ctx, conn)
+		err := catchUpOnce(ctx, conn, opt.RefreshWindow)
 		if !hasCode(err, lockNotAvailable) {
 			return err
 		}
 		if time.Now().After(deadline) {
-			log.WarnContext(ctx, "aggregates not caught up, a policy is refreshing them: migrate again later", "error", err)
+			opt.Log.WarnContext(ctx, "aggregates not caught up, a policy is refreshing them: migrate again later", "error", err)
 			return nil
 		}
 		select {
@@ -37,8 +36,10 @@ func catchUp(ctx context.Context, conn *pgx.Conn, log *slog.Logger) error {
 	}
 }
 
-func catchUpOnce(ctx context.Context, conn *pgx.Conn) error {
-	h, err := readHorizon(ctx, conn, time.Now())
+// catchUpOnce is for policies of the refresh window that is in force, and for those of another that is to be.
+func catchUpOnce(ctx context.Context, conn *pgx.Conn, window time.Duration) error {
+	now := time.Now()
+	h, err := readHorizon(ctx, conn, now)
 	if err != nil {
 		return err
 	}
@@ -47,7 +48,7 @@ func catchUpOnce(ctx context.Context, conn *pgx.Conn) error {
 		if err != nil {
 			return err
 		}
-		if !mark.Before(h.oldest) {
+		if !mark.Before(later(h.oldest, now.Add(-window))) {
 			continue
 		}
 		if err := l.refresh(ctx, conn, []span{{mark, h.newest}}, h); err != nil {

@@ -51,13 +51,13 @@ func Up(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	if err := migrateTo(ctx, conn, edition, latest, opt.Log); err != nil {
 		return err
 	}
-	if err := applySettings(ctx, conn, edition, opt); err != nil {
-		return err
-	}
 	if edition == Community {
-		if err := catchUp(ctx, conn, opt.Log); err != nil {
+		if err := catchUp(ctx, conn, opt); err != nil {
 			return err
 		}
+	}
+	if err := applySettings(ctx, conn, edition, opt); err != nil {
+		return err
 	}
 	if err := applyGrafanaRole(ctx, conn, opt); err != nil {
 		return err

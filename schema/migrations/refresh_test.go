@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -213,5 +214,57 @@ func TestUpCatchesUpAfterALongPause(t *testing.T) {
 
 	up(t, conn, migrations.Options{})
 	materialize(t, conn, migrations.Community)
+	checkUsage(t, conn)
+}
+
+// A level that an upgrade brings holds all days before it gets a policy: that reaches 45 days back, and would pass over the others.
+func TestUpFillsANewLevelBeforeItsPolicy(t *testing.T) {
+	t.Parallel()
+	db := schematest.Empty(t, migrations.Community)
+	conn, other := connect(t, db), connect(t, db)
+	exec(t, conn, `create extension timescaledb`)
+	const before = 35
+	if err := migrations.MigrateTo(t.Context(), conn, migrations.Community, before); err != nil {
+		t.Fatal(err)
+	}
+	insert(t, conn, randomEvents(200, time.Now().Add(-100*day), time.Now())...)
+	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily"} {
+		exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, null, now() - interval '75 minutes')`, view)
+	}
+	if err := migrations.MigrateTo(t.Context(), conn, migrations.Community, 0); err != nil {
+		t.Fatal(err)
+	}
+
+	const locked = `select pid from pg_locks where not granted and database = (select oid from pg_database where datname = current_database())`
+	tx, err := other.Begin(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer tx.Rollback(context.Background()) //nolint:errcheck // It ends the wait where the test has failed.
+	table := one[string](t, conn, `
+		select format('%I.%I', materialization_hypertable_schema, materialization_hypertable_name)
+		from timescaledb_information.continuous_aggregates where view_name = 'usage_daily_agents'`)
+	if _, err := tx.Exec(t.Context(), `lock table `+table+` in share mode`); err != nil {
+		t.Fatal(err)
+	}
+	done := make(chan error, 1)
+	go func() { done <- migrations.Up(t.Context(), conn, migrations.Options{Log: quiet}) }()
+	for len(column[int](t, other, locked)) == 0 {
+		select {
+		case err := <-done:
+			t.Fatalf("Up filled nothing, %v", err)
+		case <-time.After(20 * time.Millisecond):
+		}
+	}
+	if names := column[string](t, other, `select hypertable_name::text from timescaledb_information.jobs where proc_name = 'policy_refresh_continuous_aggregate'`); len(names) > 0 {
+		t.Errorf("there are policies for %q before usage_daily_agents is filled", names)
+	}
+	if err := tx.Rollback(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	if err := <-done; err != nil {
+		t.Fatal(err)
+	}
+	exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_daily_agents', now() - interval '45 days', now() - interval '75 minutes')`)
 	checkUsage(t, conn)
 }
