@@ -3,6 +3,7 @@ package front
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"net"
@@ -160,7 +161,7 @@ func TestShutdownAnswersWhatHasBegun(t *testing.T) {
 	}
 	close(goOn)
 	awaitLast(t, busy, "x")
-	if err := <-served; err != http.ErrServerClosed {
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
 		t.Error(err)
 	}
 	fatal(t, <-down)
@@ -229,5 +230,7 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 		t.Error("the connection is still open")
 	}
 	close(goOn)
-	<-served
+	if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+		t.Error(err)
+	}
 }

@@ -240,7 +240,7 @@ func TestUpFillsANewLevelBeforeItsPolicy(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	defer tx.Rollback(context.Background()) //nolint:errcheck // It ends the wait where the test has failed.
+	defer tx.Rollback(context.Background()) // It ends the wait where the test has failed.
 	table := one[string](t, conn, `
 		select format('%I.%I', materialization_hypertable_schema, materialization_hypertable_name)
 		from timescaledb_information.continuous_aggregates where view_name = 'usage_daily_agents'`)
