@@ -6,19 +6,20 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
+	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
-// A moment after the events are stored their sessions are folded, each once, by
-// however many processors.
-func TestRunFoldsSessions(t *testing.T) {
+// A moment after the events are stored their sessions and live sums are folded, each
+// once, by however many processors.
+func TestRunFolds(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		f := fakeFixture(t, db)
 		f.produce(t, f.events(0, 3000)...)
 		one, two := f.start(t), f.start(t)
 		f.await(t, plain(3000))
-		const sql = `SELECT (SELECT count(*) FROM session_parts), (SELECT count(*) FROM sessions), (SELECT coalesce(sum(events), 0) FROM sessions)::bigint`
+		const sql = `SELECT (SELECT count(*) FROM session_parts) + (SELECT count(*) FROM usage_live_parts), (SELECT count(*) FROM sessions), (SELECT coalesce(sum(events), 0) FROM sessions)::bigint`
 		var parts, sessions, events int
 		for deadline := time.Now().Add(patience); ; time.Sleep(f.poll) {
 			if err := db.Pool.QueryRow(t.Context(), sql).Scan(&parts, &sessions, &events); err != nil {
@@ -38,6 +39,10 @@ func TestRunFoldsSessions(t *testing.T) {
 		two.stop()
 		if n := testutil.ToFloat64(one.metrics.folded) + testutil.ToFloat64(two.metrics.folded); n < 50 {
 			t.Errorf("the folded counters add up to %v, want 50 at least", n)
+		}
+		n := testutil.ToFloat64(one.metrics.foldedLive) + testutil.ToFloat64(two.metrics.foldedLive)
+		if kept := n > 0; kept != (db.Edition == migrations.Community) {
+			t.Errorf("%v parts of live sums were folded", n)
 		}
 	})
 }

@@ -24,6 +24,7 @@ type metrics struct {
 	lateBuckets  prometheus.Gauge
 	difference   prometheus.Gauge
 	folded       prometheus.Counter
+	foldedLive   prometheus.Counter
 	pruned       prometheus.Counter
 	expired      *prometheus.CounterVec
 	jobErrors    *prometheus.CounterVec
@@ -41,6 +42,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		fenced:      counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
 		rewinds:     counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
 		folded:      counter("outlay_processor_session_parts_folded_total", "Parts of sessions, one for each session of a batch, that were moved into the list of sessions."),
+		foldedLive:  counter("outlay_processor_live_parts_folded_total", "Parts of live sums, one for each quarter of an hour, agent, model and provider of a batch, that were moved into usage_live."),
 		pruned:      counter("outlay_processor_live_sums_pruned_total", "Rows of usage_live deleted because an aggregate holds what they add up."),
 		fetchErrors: counter("outlay_processor_fetch_errors_total", "Errors of single partitions when reading from Kafka."),
 		deadLetters: f.NewCounterVec(prometheus.CounterOpts{

@@ -111,7 +111,7 @@ func (f *fleet) store(t testing.TB, pool *pgxpool.Pool) {
 		}
 	}
 	mustExec(t, pool, `SELECT rebuild_usage_live()`)
-	for _, table := range []string{"events", "usage_live", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
+	for _, table := range []string{"events", "usage_live", "usage_live_parts", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		// A view that keeps nothing has nothing to analyse.
 		if _, err := pool.Exec(t.Context(), `VACUUM (ANALYZE) `+materialized(t, pool, table)); err != nil {
 			t.Fatal(err)

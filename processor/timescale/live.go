@@ -6,7 +6,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 )
 
-// liveColumns are parameters of saveBatch: a row of usage_live for each quarter of an
+// liveColumns are parameters of saveBatch: a row of usage_live_parts for each quarter of an
 // hour, agent, model and provider.
 type liveColumns struct {
 	account, bucket, agent, model, provider                      column

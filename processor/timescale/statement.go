@@ -7,14 +7,13 @@ package timescale
 // as the offsets it passes and its sums are of as many events as it stores, and require_count unless every key is new; either undoes
 // everything. What is counted as stored are the rows that the database inserted. The events are unnested in a select list, not in
 // FROM: that streams them, while FROM writes every column aside first, which costs
-// a quarter of the whole. What writes in tables runs from the last to the first: usage_live, of which two processors write the
-// same rows, is locked last and for the shortest time.
+// a quarter of the whole.
 const saveBatch = `
 WITH moved AS (
   SELECT move_positions($1::text, $2::int4[], $3::int8[], $4::int8[], (SELECT sum(n) FROM unnest($77::int8[]) AS n),
     cardinality($24::uuid[]), (SELECT coalesce(sum(n), 0) FROM unnest($87::int8[]) AS n)) AS partitions
 ), live AS (
-  INSERT INTO usage_live AS l (bucket, account_id, agent, model, provider, events, errors, unpriced_events,
+  INSERT INTO usage_live_parts (bucket, account_id, agent, model, provider, events, errors, unpriced_events,
     input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nano_usd,
     latency_count, latency_sum_ms, latency_max_ms, latency_histogram, first_ts, last_ts)
   SELECT * FROM unnest(
@@ -22,17 +21,6 @@ WITH moved AS (
     $90::numeric[], $91::numeric[], $92::numeric[], $93::numeric[], $94::numeric[], $95::numeric[],
     $96::int8[], $97::numeric[], $98::int8[], $99::numeric[], $100::timestamptz[], $101::timestamptz[]) AS n(bucket)
   WHERE bucket >= (SELECT quarters FROM usage_watermarks)
-  ON CONFLICT (account_id, bucket, agent, model, provider) DO UPDATE SET
-    events = l.events + excluded.events, errors = l.errors + excluded.errors,
-    unpriced_events = l.unpriced_events + excluded.unpriced_events,
-    input_tokens = l.input_tokens + excluded.input_tokens, output_tokens = l.output_tokens + excluded.output_tokens,
-    cache_read_tokens = l.cache_read_tokens + excluded.cache_read_tokens,
-    cache_write_tokens = l.cache_write_tokens + excluded.cache_write_tokens,
-    reasoning_tokens = l.reasoning_tokens + excluded.reasoning_tokens, cost_nano_usd = l.cost_nano_usd + excluded.cost_nano_usd,
-    latency_count = l.latency_count + excluded.latency_count, latency_sum_ms = l.latency_sum_ms + excluded.latency_sum_ms,
-    latency_max_ms = greatest(l.latency_max_ms, excluded.latency_max_ms),
-    latency_histogram = l.latency_histogram + excluded.latency_histogram,
-    first_ts = least(l.first_ts, excluded.first_ts), last_ts = greatest(l.last_ts, excluded.last_ts)
 ), keyed AS (
   INSERT INTO event_keys (account_id, event_id, first_seen)
   SELECT account_id, event_id, now() FROM unnest($5::uuid[], $6::uuid[]) AS k(account_id, event_id)

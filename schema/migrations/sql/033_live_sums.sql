@@ -1,7 +1,8 @@
 -- What no aggregate holds yet was summed from its events at every read: at twenty thousand a second, up to ninety million of them.
--- Now it is kept up as events arrive, in their transaction: a row for each quarter of an hour, from the watermark of the quarter
--- hours on. Readers take what is materialised below it and these rows above, both of the same snapshot, so what they see is exact
--- at any time. Where the usage relations are plain views of the events nothing is kept.
+-- Now it is kept up as events arrive: a batch adds its sums for each quarter of an hour to usage_live_parts, in the statement that
+-- stores it, and they are folded into usage_live a moment later, off the way of the events. Readers take what is materialised below the
+-- watermark of the quarter hours and both of these above, all of the same snapshot, so what they see is exact at any time. Where the
+-- usage relations are plain views of the events nothing is kept.
 
 -- A batch stored by a processor of before would be missing here. Those at work are waited for; what they store later misses
 -- move_positions, and is tried again until they are replaced.
@@ -37,7 +38,7 @@ $$;
 
 comment on function move_positions(text, integer[], bigint[], bigint[], numeric, integer, numeric) is 'Moves partitions from expected to next, or raises OL001 and moves none. OL003: the records accounted for are not as many as the offsets, or the events that are summed not as many as those to be stored.';
 
--- A busy quarter's rows are all changed by every batch, and their histograms grow meanwhile: with room for a second version of each
+-- A busy quarter's rows are all changed by every fold, and their histograms grow meanwhile: with room for a second version of each
 -- that is longer, a page is never left.
 create table usage_live (
     bucket             timestamptz not null,
@@ -65,12 +66,18 @@ create table usage_live (
 
 create index usage_live_bucket_idx on usage_live (bucket);
 
-comment on table usage_live is 'Sums of the stored events that no aggregate holds yet: complete from usage_watermarks.quarters on, and never read below. Empty where the usage relations are plain views of the events.';
+create table usage_live_parts (like usage_live)
+    with (autovacuum_vacuum_scale_factor = 0, autovacuum_vacuum_threshold = 10000);
+
+comment on table usage_live is 'Sums of the stored events that no aggregate holds yet, but for what still lies in usage_live_parts: complete from usage_watermarks.quarters on, and never read below. Empty where the usage relations are plain views of the events.';
+comment on table usage_live_parts is 'What batches, and later corrections, added to usage_live and is not folded into it yet. Readers add it to them.';
 comment on column usage_live.bucket is 'Start, in UTC, of the quarter hour of ts.';
 comment on column usage_live.latency_histogram is 'Add with sum(), read with latency_percentile(). 0 without latencies.';
 
-alter table usage_live enable row level security;
-create policy tenant on usage_live using (account_id = (select current_account()) or (select current_user <> 'outlay_query'));
+{{ range list "usage_live" "usage_live_parts" }}
+alter table {{ . }} enable row level security;
+create policy tenant on {{ . }} using (account_id = (select current_account()) or (select current_user <> 'outlay_query'));
+{{ end }}
 {{ if eq .Edition "community" }}
 create schema aggregates;
 comment on schema aggregates is 'The continuous aggregates that the usage relations of schema public are read from.';
@@ -109,13 +116,56 @@ select timestamptz 'infinity' as quarters, timestamptz 'infinity' as hours, time
 {{ end }}
 comment on view usage_watermarks is 'The times below which the usage relations are read from what is materialised of them. From quarters on they are read from usage_live; infinity: there is nothing to be read from it.';
 
+-- Moves up to most parts into usage_live and returns how many; 0 also while another call is at work. What is below the watermark by
+-- now is read from the aggregates.
+create function fold_usage_live(most integer) returns bigint
+    language plpgsql as $$
+declare
+    taken bigint;
+begin
+    if not pg_try_advisory_xact_lock(7307782) then
+        return 0;
+    end if;
+    with part as (
+        delete from usage_live_parts where ctid = any (array(select ctid from usage_live_parts limit most)) returning *
+    ), folded as (
+        insert into usage_live as l (bucket, account_id, agent, model, provider, events, errors, unpriced_events,
+            input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nano_usd,
+            latency_count, latency_sum_ms, latency_max_ms, latency_histogram, first_ts, last_ts)
+        select bucket, account_id, agent, model, provider,
+{{ template "usage/sums_of_usage.sql" . }}
+        from part where bucket >= (select quarters from usage_watermarks)
+        group by 1, 2, 3, 4, 5
+        on conflict (account_id, bucket, agent, model, provider) do update set
+            events = l.events + excluded.events, errors = l.errors + excluded.errors,
+            unpriced_events = l.unpriced_events + excluded.unpriced_events,
+            input_tokens = l.input_tokens + excluded.input_tokens, output_tokens = l.output_tokens + excluded.output_tokens,
+            cache_read_tokens = l.cache_read_tokens + excluded.cache_read_tokens,
+            cache_write_tokens = l.cache_write_tokens + excluded.cache_write_tokens,
+            reasoning_tokens = l.reasoning_tokens + excluded.reasoning_tokens, cost_nano_usd = l.cost_nano_usd + excluded.cost_nano_usd,
+            latency_count = l.latency_count + excluded.latency_count, latency_sum_ms = l.latency_sum_ms + excluded.latency_sum_ms,
+            latency_max_ms = greatest(l.latency_max_ms, excluded.latency_max_ms),
+            latency_histogram = l.latency_histogram + excluded.latency_histogram,
+            first_ts = least(l.first_ts, excluded.first_ts), last_ts = greatest(l.last_ts, excluded.last_ts)
+    )
+    select count(*) into taken from part;
+    return taken;
+end
+$$;
+
+comment on function fold_usage_live(integer) is 'Moves parts into usage_live; called every second or so by any number of processors.';
+
 create function rebuild_usage_live() returns bigint
     language plpgsql as $$
 declare
+    -- The one that fold_usage_live takes.
+    fold_lock constant bigint := 7307782;
     since constant timestamptz := (select quarters from usage_watermarks);
     made bigint;
 begin
     lock table events in share row exclusive mode;
+    perform pg_advisory_xact_lock(fold_lock);
+    delete from usage_live_parts;
     delete from usage_live;
     if since = 'infinity' then
         return 0;

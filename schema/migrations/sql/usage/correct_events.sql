@@ -106,7 +106,7 @@ begin
     on conflict (account_id, agent, bucket) do update set cost_nano_usd = f.cost_nano_usd + excluded.cost_nano_usd;
 
     -- What is below the watermark by now is corrected by its note.
-    insert into usage_live as l (bucket, account_id, agent, model, provider, events, errors, unpriced_events,
+    insert into usage_live_parts (bucket, account_id, agent, model, provider, events, errors, unpriced_events,
         input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nano_usd,
         latency_count, latency_sum_ms, latency_max_ms, latency_histogram, first_ts, last_ts)
     select date_bin('15 minutes', c.ts, epoch) as bucket, of_account, c.agent, c.model, c.provider, 0, 0, sum(c.unpriced),
@@ -114,9 +114,6 @@ begin
     from unnest(corrected) as c
     where c.ts >= (select quarters from usage_watermarks)
     group by bucket, c.agent, c.model, c.provider
-    having sum(c.change) <> 0 or sum(c.unpriced) <> 0
-    order by bucket, c.agent collate "C", c.model collate "C", c.provider collate "C"
-    on conflict (account_id, bucket, agent, model, provider) do update set
-        unpriced_events = l.unpriced_events + excluded.unpriced_events, cost_nano_usd = l.cost_nano_usd + excluded.cost_nano_usd;
+    having sum(c.change) <> 0 or sum(c.unpriced) <> 0;
 end
 $$;

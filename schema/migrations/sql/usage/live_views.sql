@@ -15,8 +15,16 @@ create view usage_15m as
 select {{ $columns }}
 from %1$s where bucket < (select w.quarters from usage_watermarks w)
 union all
-select {{ $columns }}
-from usage_live where bucket >= (select w.quarters from usage_watermarks w)
+select bucket, account_id, agent, model, provider,
+{{ template "usage/sums_of_usage.sql" $ }}
+from (
+    select {{ $columns }}
+    from usage_live where bucket >= (select w.quarters from usage_watermarks w)
+    union all
+    select {{ $columns }}
+    from usage_live_parts where bucket >= (select w.quarters from usage_watermarks w)
+) as live
+group by 1, 2, 3, 4, 5
     $view$, quarters);
 
     execute format($view$
@@ -32,6 +40,9 @@ from (
     union all
     select {{ $columns }}
     from usage_live where bucket >= (select greatest(w.quarters, w.hours) from usage_watermarks w)
+    union all
+    select {{ $columns }}
+    from usage_live_parts where bucket >= (select greatest(w.quarters, w.hours) from usage_watermarks w)
 ) as finer
 group by 1, 2, 3, 4, 5
     $view$, quarters, hours);
@@ -52,6 +63,9 @@ from (
     union all
     select {{ $columns }}
     from usage_live where bucket >= (select greatest(w.quarters, w.hours, w.days) from usage_watermarks w)
+    union all
+    select {{ $columns }}
+    from usage_live_parts where bucket >= (select greatest(w.quarters, w.hours, w.days) from usage_watermarks w)
 ) as finer
 group by 1, 2, 3, 4, 5
     $view$, quarters, hours, days);
