@@ -43,6 +43,7 @@ func (l *lane) run() {
 		_ = l.conn.Close()
 		return
 	}
+	l.server.forget(l)
 	l.others.pass(arrival{conn: &unwatched{TCPConn: l.conn, pending: l.in[:l.have]}})
 }
 

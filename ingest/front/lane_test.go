@@ -234,3 +234,47 @@ func TestShutdownGivesUpWithItsContext(t *testing.T) {
 		t.Error(err)
 	}
 }
+
+// What net/http has taken over is not disturbed by a Server that closes: it sees to it itself.
+func TestCloseLeavesAloneWhatWasHandedOver(t *testing.T) {
+	tcp := listen(t)
+	defer tcp.Close()
+	c := dialTo(t, tcp)
+	accepted, err := tcp.Accept()
+	fatal(t, err)
+	s := New(&http.Server{}, "/")
+	o := &others{Listener: tcp, server: s, arriving: make(chan arrival), done: make(chan struct{})}
+	l := newLane(o, accepted.(*net.TCPConn))
+	if !s.enter(l) {
+		t.Fatal("closed")
+	}
+	_, err = io.WriteString(c, "GET / HTTP/1.1\r\n\r\n")
+	fatal(t, err)
+	l.server.mu.Lock() // The lane cannot leave yet.
+	go l.run()
+	locked := true
+	unlock := func() {
+		if locked {
+			locked = false
+			l.server.mu.Unlock()
+		}
+	}
+	defer unlock()
+	select {
+	case <-o.arriving:
+		t.Error("handed over while the server still had it")
+	case <-time.After(50 * time.Millisecond):
+	}
+	unlock()
+	taken := <-o.arriving
+	defer taken.conn.Close()
+	s.close()
+	_, err = io.WriteString(c, "x")
+	fatal(t, err)
+	got := make([]byte, 100)
+	for text := ""; !strings.HasSuffix(text, "x"); {
+		n, err := taken.conn.Read(got)
+		fatal(t, err)
+		text += string(got[:n])
+	}
+}

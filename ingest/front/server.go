@@ -99,6 +99,13 @@ func (s *Server) enter(l *lane) bool {
 	return true
 }
 
+// forget leaves the connection of a lane alone from now on: it is net/http's.
+func (s *Server) forget(l *lane) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	delete(s.lanes, l)
+}
+
 func (s *Server) leave(l *lane) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
