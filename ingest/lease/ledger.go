@@ -14,7 +14,7 @@ import (
 // ledger sums up refused events until they are written down.
 type ledger struct {
 	mu   sync.Mutex
-	sums map[refusedKey]refusedSum
+	sums map[refusedKey]*refusedSum
 }
 
 type refusedKey struct {
@@ -32,40 +32,42 @@ type refusedSum struct {
 // summed up without its model and provider.
 const maxRefusedKeys = 10_000
 
-func newLedger() *ledger { return &ledger{sums: map[refusedKey]refusedSum{}} }
+func newLedger() *ledger { return &ledger{sums: map[refusedKey]*refusedSum{}} }
 
 func (l *ledger) add(e *schema.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, e.ReceivedAt.Truncate(budget.Bucket)}
-	if _, known := l.sums[k]; !known {
-		if len(l.sums) >= maxRefusedKeys {
-			k.model, k.provider = "", ""
-		}
-		// The texts of an event are parts of larger pieces of memory.
-		k.agent, k.model, k.provider = strings.Clone(k.agent), strings.Clone(k.model), strings.Clone(k.provider)
+	if l.sums[k] == nil && len(l.sums) >= maxRefusedKeys {
+		k.model, k.provider = "", ""
 	}
-	l.merge(k, refusedSum{1, schema.SumOf(e.InputTokens), schema.SumOf(e.OutputTokens), schema.SumOf(e.Cost)})
+	l.merge(k, &refusedSum{1, schema.SumOf(e.InputTokens), schema.SumOf(e.OutputTokens), schema.SumOf(e.Cost)})
 }
 
-func (l *ledger) merge(k refusedKey, s refusedSum) {
+func (l *ledger) merge(k refusedKey, s *refusedSum) {
 	sum := l.sums[k]
+	if sum == nil {
+		// The texts of an event are parts of larger pieces of memory, so they are kept apart. The key
+		// is set this once, since to set it again would take over the texts of the later event.
+		k.agent, k.model, k.provider = strings.Clone(k.agent), strings.Clone(k.model), strings.Clone(k.provider)
+		sum = new(refusedSum)
+		l.sums[k] = sum
+	}
 	sum.events += s.events
 	sum.input.AddSum(s.input)
 	sum.output.AddSum(s.output)
 	sum.cost.AddSum(s.cost)
-	l.sums[k] = sum
 }
 
-func (l *ledger) take() map[refusedKey]refusedSum {
+func (l *ledger) take() map[refusedKey]*refusedSum {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	sums := l.sums
-	l.sums = map[refusedKey]refusedSum{}
+	l.sums = map[refusedKey]*refusedSum{}
 	return sums
 }
 
-func (l *ledger) putBack(sums map[refusedKey]refusedSum) {
+func (l *ledger) putBack(sums map[refusedKey]*refusedSum) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	for k, s := range sums {
