@@ -137,7 +137,7 @@ func (s *sums) add(e *schema.Event) {
 }
 
 // each calls f with what the groups add up to that order says are the same, in the
-// order that it says: every batch locks the rows of a table in the same order, so
+// order that it says: every batch locks the rows of arrivals in the same order, so
 // that two never wait for each other in a circle.
 func (s *sums) each(order func(a, b *sumKey) int, f func(*sumKey, *eventSum)) {
 	slices.SortFunc(s.keys, func(a, b sumKey) int { return order(&a, &b) })
@@ -166,7 +166,7 @@ func byArrival(a, b *sumKey) int {
 		cmp.Compare(a.model, b.model))
 }
 
-// byQuarter is the order of usage_live.
+// byQuarter puts together what is one row of usage_live.
 func byQuarter(a, b *sumKey) int {
 	return cmp.Or(
 		slices.Compare(a.account[:], b.account[:]),

@@ -25,8 +25,7 @@ func catchUp(ctx context.Context, conn *pgx.Conn, opt Options) error {
 			return err
 		}
 		if time.Now().After(deadline) {
-			opt.Log.WarnContext(ctx, "aggregates not caught up, a policy is refreshing them: migrate again later", "error", err)
-			return nil
+			return fmt.Errorf("aggregates are not caught up, somebody else is refreshing them: migrate again later: %w", err)
 		}
 		select {
 		case <-ctx.Done():

@@ -54,3 +54,20 @@ func TestLiveSumsAreMadeAnew(t *testing.T) {
 		checkUsage(t, conn)
 	})
 }
+
+// Updates of the extension drop tables of its catalog and make them anew, which fails where a view of ours names one.
+func TestNoViewKeepsTheExtensionFromUpdates(t *testing.T) {
+	t.Parallel()
+	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
+	const selectViews = `
+		select distinct v.oid::regclass::text
+		from pg_depend d
+		join pg_rewrite r on d.classid = 'pg_rewrite'::regclass and r.oid = d.objid
+		join pg_class v on v.oid = r.ev_class
+		join pg_class c on d.refclassid = 'pg_class'::regclass and c.oid = d.refobjid
+		where c.relnamespace in ('_timescaledb_catalog'::regnamespace, '_timescaledb_config'::regnamespace)
+			and not exists (select from pg_depend e where e.classid = 'pg_class'::regclass and e.objid = v.oid and e.deptype = 'e')`
+	if views := column[string](t, conn, selectViews); len(views) > 0 {
+		t.Errorf("views %q name tables of the extension", views)
+	}
+}

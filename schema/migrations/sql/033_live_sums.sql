@@ -85,11 +85,23 @@ comment on schema aggregates is 'The continuous aggregates that the usage relati
 alter materialized view public.{{ . }} set schema aggregates;
 comment on view aggregates.{{ . }} is 'What TimescaleDB keeps of the events by refreshing it. public.{{ . }} is what to read.';
 {{ end }}
+
+-- A view that named tables of the extension would keep it from being updated: updates drop these and make them anew. A function
+-- with a body of text depends on nothing. Being stable it reads in the snapshot of the statement that calls it.
+create function usage_watermark(of_aggregate text) returns timestamptz
+    language plpgsql stable parallel safe as $$
+begin
+    return coalesce((
+        select _timescaledb_functions.to_timestamp(w.watermark)
+        from _timescaledb_catalog.continuous_agg a join _timescaledb_catalog.continuous_aggs_watermark w using (mat_hypertable_id)
+        where a.user_view_schema = 'aggregates' and a.user_view_name = of_aggregate), '-infinity');
+end
+$$;
+
+comment on function usage_watermark(text) is 'The time below which a continuous aggregate holds all there is; above it finer sums do.';
+
 create view usage_watermarks as
-select
-    {{ template "usage/watermark.sql" "usage_15m" }} as quarters,
-    {{ template "usage/watermark.sql" "usage_hourly" }} as hours,
-    {{ template "usage/watermark.sql" "usage_daily" }} as days;
+select usage_watermark('usage_15m') as quarters, usage_watermark('usage_hourly') as hours, usage_watermark('usage_daily') as days;
 {{ template "usage/live_views.sql" . }}
 {{ range list "usage_15m" "usage_hourly" "usage_daily" }}
 comment on view {{ . }} is 'Sums of the events by bucket of ts (its start, UTC), account, agent, model and provider. Rows of the last moments are included.';

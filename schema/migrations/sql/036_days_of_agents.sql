@@ -16,11 +16,8 @@ create index on aggregates.usage_daily_agents (account_id, bucket);
 comment on view aggregates.usage_daily_agents is 'What TimescaleDB keeps of usage_daily by refreshing it. public.usage_daily_agents is what to read.';
 
 create or replace view usage_watermarks as
-select
-    {{ template "usage/watermark.sql" "usage_15m" }} as quarters,
-    {{ template "usage/watermark.sql" "usage_hourly" }} as hours,
-    {{ template "usage/watermark.sql" "usage_daily" }} as days,
-    {{ template "usage/watermark.sql" "usage_daily_agents" }} as days_of_agents;
+select usage_watermark('usage_15m') as quarters, usage_watermark('usage_hourly') as hours, usage_watermark('usage_daily') as days,
+    usage_watermark('usage_daily_agents') as days_of_agents;
 
 do $do$
 declare
