@@ -166,7 +166,7 @@ func byArrival(a, b *sumKey) int {
 		cmp.Compare(a.model, b.model))
 }
 
-// byQuarter puts together what is one row of usage_live.
+// byQuarter puts together what is one row of usage_live_parts.
 func byQuarter(a, b *sumKey) int {
 	return cmp.Or(
 		slices.Compare(a.account[:], b.account[:]),
