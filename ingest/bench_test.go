@@ -77,7 +77,7 @@ func serveIngest() error {
 	if err != nil {
 		return err
 	}
-	return front.New(s, SinglePaths()...).Serve(l)
+	return front.New(s, FrontPaths()...).Serve(l)
 }
 
 // servePriced does all that a batch needs but write it to Kafka.

@@ -91,7 +91,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 
 // startServer starts s with the front that the real one has.
 func startServer(t testing.TB, s *httptest.Server) *httptest.Server {
-	s.Listener = front.New(s.Config, SinglePaths()...).Listen(s.Listener)
+	s.Listener = front.New(s.Config, FrontPaths()...).Listen(s.Listener)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s

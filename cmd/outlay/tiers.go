@@ -76,7 +76,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
-		name: "ingest", handler: server.Handler(), frontPaths: ingest.SinglePaths(),
+		name: "ingest", handler: server.Handler(), frontPaths: ingest.FrontPaths(),
 		ready: func(ctx context.Context) error { return errors.Join(books.Ready(), server.Ready(ctx)) },
 		run: func(ctx context.Context) error {
 			var wg sync.WaitGroup

@@ -11,6 +11,7 @@ import (
 
 // answer is the http.ResponseWriter of a lane. It collects what the handler says.
 type answer struct {
+	lane   *lane
 	header http.Header
 	names  []string
 	// out begins with the status line and the header once the status is known, and
@@ -18,12 +19,20 @@ type answer struct {
 	out    []byte
 	body   []byte
 	status int
+	// length is the Content-Length that the handler has set, or unsaid.
+	length int
 	// typed and last say that the handler has set Content-Type, and Connection.
 	typed, last bool
+	// sent says that the answer is on its way. The connection is broken then if it did not arrive or has
+	// another length than it says.
+	sent, broken bool
 }
 
+// unsaid stands for a Content-Length that the handler leaves to the lane.
+const unsaid = -1
+
 // answers are used again with their memory, by any connection.
-var answers = sync.Pool{New: func() any { return &answer{header: http.Header{}} }}
+var answers = sync.Pool{New: func() any { return &answer{header: http.Header{}, length: unsaid} }}
 
 // maxKept keeps one large answer from holding memory for ever.
 const maxKept = 16 << 10
@@ -33,7 +42,7 @@ func (a *answer) release() {
 		return
 	}
 	clear(a.header)
-	*a = answer{header: a.header, names: a.names[:0], out: a.out[:0], body: a.body[:0]}
+	*a = answer{header: a.header, names: a.names[:0], out: a.out[:0], body: a.body[:0], length: unsaid}
 	answers.Put(a)
 }
 
@@ -55,11 +64,16 @@ func (a *answer) WriteHeader(status int) {
 	slices.Sort(a.names)
 	for _, name := range a.names {
 		switch name {
-		case "Content-Length", "Transfer-Encoding":
+		case "Transfer-Encoding":
 			continue
 		case "Connection":
 			a.last = true
 			continue
+		case "Content-Length":
+			if a.length = parseLength([]byte(a.header.Get(name))); a.length < 0 {
+				a.length = unsaid
+				continue
+			}
 		case "Content-Type":
 			a.typed = true
 		}
@@ -84,29 +98,51 @@ func (a *answer) line(name, value string) {
 	a.out = append(a.out, "\r\n"...)
 }
 
+// whole is from which length on a body that is written at once is sent at once,
+// without being copied.
+const whole = 2 << 10
+
 // Write takes a part of the body.
 func (a *answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
+	if a.length != unsaid && len(p) > a.length-len(a.body) || a.sent {
+		a.broken = true
+		return 0, http.ErrContentLength
+	}
+	if len(p) == a.length && len(p) >= whole {
+		a.send(p)
+		return len(p), nil
+	}
 	a.body = append(a.body, p...)
 	return len(p), nil
 }
 
-// finish returns the answer as it is sent, and whether it is the last on its
-// connection, which it is if last is true.
-func (a *answer) finish(s *Server, now time.Time, last bool) (out []byte, isLast bool) {
+// send sends the answer with its body. It is the last on its connection if the
+// handler has said so, if the request is not complete, and when the server is closing.
+func (a *answer) send(body []byte) {
+	a.sent = true
 	a.WriteHeader(http.StatusOK)
-	if !a.typed && len(a.body) > 0 {
-		a.line("Content-Type", http.DetectContentType(a.body))
+	s, now := a.lane.server, time.Now()
+	a.last = a.lane.body.drain() != nil || a.last || s.closing.Load()
+	if !a.typed && len(body) > 0 {
+		a.line("Content-Type", http.DetectContentType(body))
 	}
 	a.out = append(s.appendDate(append(a.out, "Date: "...), now), "\r\n"...)
-	if a.status != http.StatusNoContent && a.status != http.StatusNotModified {
-		a.out = strconv.AppendInt(append(a.out, "Content-Length: "...), int64(len(a.body)), 10)
+	if a.length == unsaid && a.status != http.StatusNoContent && a.status != http.StatusNotModified {
+		a.out = strconv.AppendInt(append(a.out, "Content-Length: "...), int64(len(body)), 10)
 		a.out = append(a.out, "\r\n"...)
 	}
-	last = last || a.last
-	if last {
+	if a.last {
 		a.out = append(a.out, "Connection: close\r\n"...)
 	}
-	a.out = append(append(a.out, "\r\n"...), a.body...)
-	return a.out, last
+	a.out = append(a.out, "\r\n"...)
+	if a.length != unsaid && a.length != len(body) {
+		a.broken = true
+	}
+	if len(body) < whole {
+		a.out, body = append(a.out, body...), nil
+	}
+	if err := a.lane.write(a.out, body, now); err != nil {
+		a.broken = true
+	}
 }

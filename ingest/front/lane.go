@@ -10,9 +10,14 @@ import (
 	"time"
 )
 
-// laneBytes is the largest request that is read in a lane. Longer ones go to
-// net/http: there are few, or many events in each.
+// laneBytes is the memory of a lane. Of a request that is longer than that the handler
+// reads the rest from the connection.
 const laneBytes = 4 << 10
+
+// maxBody is the longest body of a plain request. What a handler leaves of it is read
+// and thrown away before the answer is sent, so that the client sees the answer and
+// may go on; net/http does so up to the same length.
+const maxBody = 256 << 10
 
 // lane is a connection that has said nothing but plain requests so far.
 type lane struct {
@@ -31,6 +36,9 @@ type lane struct {
 	url     url.URL
 	body    body
 	remote  string
+	// out and buffers are what is written to the client at once.
+	out     [2][]byte
+	buffers net.Buffers
 }
 
 func newLane(o *others, c *net.TCPConn) *lane {
@@ -55,14 +63,20 @@ func (l *lane) serve() (plain bool) {
 			return true
 		}
 		begin, length, ok := l.head.parse(l.in[:l.have], l.server.paths)
-		if !ok || begin+length > len(l.in) {
+		if !ok || length > maxBody {
 			return false
 		}
-		whole := l.finish(begin + length)
-		if !l.answer(begin, min(begin+length, l.have), length, whole) || whole != nil {
+		next := begin + length
+		if next <= len(l.in) {
+			l.body = body{end: l.finish(next)}
+		} else {
+			l.body = body{lane: l, left: next - l.have, by: l.startBody()}
+		}
+		l.body.rest = l.in[begin:min(next, l.have)]
+		if !l.answer(length) {
 			return true
 		}
-		l.have = copy(l.in, l.in[begin+length:l.have])
+		l.have = copy(l.in, l.in[min(next, l.have):l.have])
 	}
 }
 
@@ -112,34 +126,43 @@ func (l *lane) finish(want int) error {
 	if l.have >= want {
 		return nil
 	}
-	var by time.Time
-	if timeout := l.server.http.ReadTimeout; timeout > 0 {
-		by = time.Now().Add(timeout)
-	}
-	l.setReadBy(by)
-	for l.have < want {
-		n, err := l.conn.Read(l.in[l.have:])
-		l.have += n
-		switch {
-		case l.have >= want:
-			return nil
-		case err == nil:
-		case errors.Is(err, os.ErrDeadlineExceeded) && (by.IsZero() || time.Now().Before(by)):
-			l.setReadBy(by) // The server is closing, but waits for what has begun.
-		case errors.Is(err, io.EOF):
-			return io.ErrUnexpectedEOF
-		default:
+	for by := l.startBody(); l.have < want; {
+		n, err := l.more(l.in[l.have:], by)
+		if l.have += n; err != nil && l.have < want {
 			return err
 		}
 	}
 	return nil
 }
 
+// startBody sets the deadline for the rest of a body, and returns it: none is zero.
+func (l *lane) startBody() (by time.Time) {
+	if timeout := l.server.http.ReadTimeout; timeout > 0 {
+		by = time.Now().Add(timeout)
+	}
+	l.setReadBy(by)
+	return by
+}
+
+// more reads some of a body that has to be there by the given time.
+func (l *lane) more(p []byte, by time.Time) (int, error) {
+	for {
+		n, err := l.conn.Read(p)
+		switch {
+		case n == 0 && errors.Is(err, os.ErrDeadlineExceeded) && (by.IsZero() || time.Now().Before(by)):
+			l.setReadBy(by) // The server is closing, but waits for what has begun.
+			continue
+		case errors.Is(err, io.EOF):
+			err = io.ErrUnexpectedEOF
+		}
+		return n, err
+	}
+}
+
 // answer has the request in in answered, and reports whether the client may send
 // another.
-func (l *lane) answer(begin, end, length int, whole error) (keep bool) {
+func (l *lane) answer(length int) (keep bool) {
 	l.url = url.URL{Path: l.head.path}
-	l.body = body{rest: l.in[begin:end], end: whole}
 	l.request = http.Request{
 		Method: http.MethodPost, URL: &l.url, Proto: "HTTP/1.1", ProtoMajor: 1, ProtoMinor: 1, Header: l.head.header,
 		Body: &l.body, ContentLength: int64(length), Host: l.head.host, RemoteAddr: l.remote, RequestURI: l.head.path,
@@ -148,19 +171,33 @@ func (l *lane) answer(begin, end, length int, whole error) (keep bool) {
 		l.request.Body = http.NoBody
 	}
 	a := answers.Get().(*answer)
+	a.lane = l
 	if !l.handle(a) {
 		return false // It is not known who still has the answer.
 	}
-	now := time.Now()
-	last := whole != nil || l.server.closing.Load()
-	out, last := a.finish(l.server, now, last)
+	if !a.sent {
+		a.send(a.body)
+	}
+	keep = !a.broken && !a.last
+	a.release()
+	return keep
+}
+
+// write sends the head of an answer and its body.
+func (l *lane) write(head, body []byte, now time.Time) error {
 	if timeout := l.server.http.WriteTimeout; timeout > 0 && l.writeBy.Sub(now) < timeout/2 {
 		l.writeBy = now.Add(timeout)
 		_ = l.conn.SetWriteDeadline(l.writeBy)
 	}
-	_, err := l.conn.Write(out)
-	a.release()
-	return err == nil && !last
+	if len(body) == 0 {
+		_, err := l.conn.Write(head)
+		return err
+	}
+	l.out = [2][]byte{head, body}
+	l.buffers = l.out[:]
+	_, err := l.buffers.WriteTo(l.conn)
+	l.out = [2][]byte{}
+	return err
 }
 
 // handle calls the handler. It returns false if the handler panicked: then the
@@ -177,22 +214,54 @@ func (l *lane) handle(a *answer) (returned bool) {
 
 // body is what the handler reads of the client's bytes.
 type body struct {
-	rest []byte
-	end  error // nil for io.EOF
+	rest []byte // in the memory of the lane
+	// left is how much comes from the connection after that, and by when.
+	lane *lane
+	left int
+	by   time.Time
+	// end is what follows; nil for io.EOF.
+	end error
 }
 
 // Read reads the body.
 func (b *body) Read(p []byte) (int, error) {
-	n := copy(p, b.rest)
-	b.rest = b.rest[n:]
-	switch {
-	case len(b.rest) > 0:
-		return n, nil
-	case b.end != nil:
-		return n, b.end
+	if len(b.rest) > 0 {
+		n := copy(p, b.rest)
+		b.rest = b.rest[n:]
+		return n, b.after()
 	}
-	return n, io.EOF
+	if b.left == 0 || b.end != nil || len(p) == 0 {
+		return 0, b.after()
+	}
+	n, err := b.lane.more(p[:min(len(p), b.left)], b.by)
+	if b.left -= n; b.left > 0 {
+		b.end = err
+	}
+	return n, b.after()
 }
 
-// Close does nothing: the body is in memory.
+// after is the error that goes with the bytes read last.
+func (b *body) after() error {
+	switch {
+	case len(b.rest) > 0:
+		return nil
+	case b.end != nil:
+		return b.end
+	case b.left > 0:
+		return nil
+	}
+	return io.EOF
+}
+
+// drain throws away what the handler has not read, and returns an error unless the
+// whole body came.
+func (b *body) drain() error {
+	b.rest = nil
+	if b.left > 0 {
+		_, _ = io.Copy(io.Discard, b)
+	}
+	return b.end
+}
+
+// Close does nothing: what is left is read before the answer is sent.
 func (b *body) Close() error { return nil }

@@ -8,6 +8,7 @@ import (
 	"io"
 	"net"
 	"net/http"
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -75,6 +76,8 @@ func TestLaneAnswersAsNetHTTP(t *testing.T) {
 		"other path":            request("", "a") + strings.Replace(request("", "b"), "/a", "/b", 1) + request("", "c"),
 		"chunks between":        request("", "a") + "POST /a HTTP/1.1\r\nHost: h\r\nTransfer-Encoding: chunked\r\n\r\n1\r\nx\r\n0\r\n\r\n" + request("", "b"),
 		"large":                 request("", strings.Repeat("x", laneBytes)) + request("", "b"),
+		"larger":                request("", strings.Repeat("xy", laneBytes)) + request("A: 1\r\n", strings.Repeat("z", maxBody)) + request("", "b"),
+		"too large":             request("", strings.Repeat("x", maxBody+1)) + request("", "b"),
 		"as large as it may be": request("", strings.Repeat("x", laneBytes-len(request("", ""))-3)) + request("", "b"),
 		"close":                 request("Connection: close\r\n", "a") + request("", "b"),
 		"expect":                request("Expect: 100-continue\r\n", "a"),
@@ -102,14 +105,74 @@ func TestLaneAnswersAsNetHTTP(t *testing.T) {
 	}
 }
 
+// Bodies and answers are sent whole and in order, whatever the handler reads and however
+// it writes.
+func TestLaneSendsAsNetHTTP(t *testing.T) {
+	request := func(kind string, size int) string {
+		return fmt.Sprintf("POST /a HTTP/1.1\r\nHost: h\r\nContent-Type: %s\r\nContent-Length: %d\r\n\r\n%s", kind, size, strings.Repeat("b", size))
+	}
+	for _, answer := range []int{0, 1, whole - 1, whole, 50_000} {
+		text := strings.Repeat("a", answer)
+		handlers := map[string]http.HandlerFunc{
+			"at once":   func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text) },
+			"too long":  func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text+"a") },
+			"too short": func(w http.ResponseWriter, _ *http.Request) { _, _ = io.WriteString(w, text[:answer/2]) },
+			"in parts": func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, text[:answer/2])
+				_, _ = io.WriteString(w, text[answer/2:])
+			},
+			"twice": func(w http.ResponseWriter, _ *http.Request) {
+				_, _ = io.WriteString(w, text)
+				_, err := io.WriteString(w, "more")
+				if !errors.Is(err, http.ErrContentLength) {
+					t.Error(err)
+				}
+			},
+		}
+		for name, write := range handlers {
+			for _, reads := range []int64{0, 5, 6000, 1 << 20} {
+				h := func(w http.ResponseWriter, r *http.Request) {
+					_, _ = io.CopyN(io.Discard, r.Body, reads)
+					w.Header().Set("Content-Type", r.Header.Get("Content-Type"))
+					w.Header().Set("Content-Length", strconv.Itoa(answer))
+					write(w, r)
+				}
+				text := request("a", laneBytes)
+				if name == "at once" || name == "in parts" { // After the others the connection ends.
+					text = request("a", 3) + text + request("b", 100_000) + request("b", 3)
+				}
+				want := exchange(t, h, text)
+				if got := exchange(t, h, text, "/a"); got != want {
+					t.Errorf("%d bytes %s, of the body %d read: got %d bytes, want %d:\n%.300s\n%.300s", answer, name, reads, len(got), len(want), got, want)
+				}
+			}
+		}
+	}
+}
+
 func TestHandlerIsToldOfABodyThatIsCutOff(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
 		fmt.Fprintf(w, "%s %v", body, err)
 	}
-	got := exchange(t, h, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 3\r\n\r\n{}", "/")
-	if !strings.HasSuffix(got, "Connection: close\r\n\r\n{} unexpected EOF") {
-		t.Errorf("got %q", got)
+	for _, length := range []int{3, 5000} {
+		got := exchange(t, h, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n{}", length), "/")
+		if !strings.HasSuffix(got, "Connection: close\r\n\r\n{} unexpected EOF") {
+			t.Errorf("%d: got %q", length, got)
+		}
+	}
+}
+
+// Who is answered before all of the body has come is answered when it has come, or
+// when the connection ends.
+func TestBodyThatIsCutOffAndNotRead(t *testing.T) {
+	h := func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusUnauthorized) }
+	for _, length := range []int{3, 5000} {
+		got := exchange(t, h, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n{}", length), "/")
+		want := "HTTP/1.1 401 Unauthorized\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+		if got != want {
+			t.Errorf("%d: got %q", length, got)
+		}
 	}
 }
 
@@ -181,8 +244,15 @@ func awaitLast(t *testing.T, c net.Conn, body string) {
 
 // A request of which a part has come before the Server closes is waited for.
 func TestShutdownWaitsForTheRest(t *testing.T) {
-	for name, timeout := range map[string]time.Duration{"without timeout": 0, "with timeout": 20 * time.Second} {
+	for name, c := range map[string]struct {
+		timeout time.Duration
+		length  int
+	}{
+		"without timeout": {0, 4}, "with timeout": {20 * time.Second, 4},
+		"long, without timeout": {0, 2 * laneBytes}, "long, with timeout": {20 * time.Second, 2 * laneBytes},
+	} {
 		t.Run(name, func(t *testing.T) {
+			body, timeout := strings.Repeat("x", c.length), c.timeout
 			tcp := listen(t)
 			defer tcp.Close()
 			c := dialTo(t, tcp)
@@ -193,16 +263,16 @@ func TestShutdownWaitsForTheRest(t *testing.T) {
 			if !s.enter(l) {
 				t.Fatal("closed")
 			}
-			_, err = io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 4\r\n\r\nsl")
+			_, err = fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", len(body), body[:2])
 			fatal(t, err)
 			if !l.await(0) {
 				t.Fatal("nothing came")
 			}
 			s.close()
 			go l.run()
-			_, err = io.WriteString(c, "ow")
+			_, err = io.WriteString(c, body[2:])
 			fatal(t, err)
-			awaitLast(t, c, "slow")
+			awaitLast(t, c, body)
 			fatal(t, s.Shutdown(t.Context()))
 		})
 	}

@@ -19,10 +19,12 @@ import (
 // goes into what such a request does not need.
 //
 // A plain request has the method POST and one of the paths, HTTP/1.1, each header
-// once, a Content-Length, and fits into a few KiB. The handler is given the same
-// request as by net/http, but for these: the header has no Content-Length, the
-// request's context never ends, and neither request nor header may be changed, or
-// kept after the handler has returned. The answer is written as a whole then.
+// once, all of them together in less than 4 KiB, and a Content-Length of at most 256
+// KiB. The handler is given the same request as by net/http, but for these: the header
+// has no Content-Length, the request's context never ends, and neither request nor
+// header may be changed, or kept after the handler has returned. The answer is sent
+// as a whole then; or before, when the handler has set its Content-Length and writes
+// all of it at once.
 type Server struct {
 	http *http.Server
 	// paths has the path of each request line that is plain.
