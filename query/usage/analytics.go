@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"time"
 
@@ -135,7 +136,7 @@ func (s *Store) Analyse(ctx context.Context, accountID schema.ID, q *Question) (
 func queueAnalysis(b *pgx.Batch, accountID schema.ID, q *Question, answer *Answer) {
 	statement, args := q.statement(accountID)
 	b.Queue(statement, args...).Query(func(rows pgx.Rows) (err error) {
-		if answer.Rows, err = pgx.CollectRows(rows, readRow); err != nil {
+		if answer.Rows, err = collect(rows); err != nil {
 			return err
 		}
 		return answer.complete(q)
@@ -158,18 +159,69 @@ func (a *Answer) complete(q *Question) error {
 	return nil
 }
 
-// sorted returns rows in order. A row is large, so their places are sorted.
-func sorted(rows []Row) []Row {
-	places := make([]int32, len(rows))
-	for i := range places {
-		places[i] = int32(i)
+// collect reads the rows of an analysis.
+func collect(rows pgx.Rows) ([]Row, error) {
+	defer rows.Close()
+	var reader rowReader
+	var pieces [][]Row // A row is large, so they are moved once, at the end.
+	var piece []Row
+	for rows.Next() {
+		if len(piece) == cap(piece) {
+			pieces = append(pieces, piece)
+			piece = make([]Row, 0, min(max(8, 2*cap(piece)), maxPiece))
+		}
+		piece = piece[:len(piece)+1]
+		if err := reader.read(rows, &piece[len(piece)-1]); err != nil {
+			return nil, err
+		}
 	}
-	slices.SortFunc(places, func(i, j int32) int { return compareRows(&rows[i], &rows[j]) })
+	return slices.Concat(append(pieces, piece)...), rows.Err()
+}
+
+// maxPiece is how many rows a piece of memory has at most.
+const maxPiece = 512
+
+// sorted returns rows in order. What is compared is one number for each row.
+func sorted(rows []Row) []Row {
+	agents := ranks(rows, func(r *Row) *string { return r.Agent })
+	models := ranks(rows, func(r *Row) *string { return r.Model })
+	providers := ranks(rows, func(r *Row) *string { return r.Provider })
+	type placed struct {
+		key uint64
+		at  int
+	}
+	places := make([]placed, len(rows))
+	for i := range rows {
+		r := &rows[i]
+		key := uint64(r.Slot)
+		for _, rank := range [...]uint64{agents[name(r.Agent)], models[name(r.Model)], providers[name(r.Provider)]} {
+			key = key<<rankBits | rank
+		}
+		places[i] = placed{key, i}
+	}
+	slices.SortFunc(places, func(a, b placed) int { return cmp.Compare(a.key, b.key) })
 	inOrder := make([]Row, len(rows))
 	for i, place := range places {
-		inOrder[i] = rows[place]
+		inOrder[i] = rows[place.at]
 	}
 	return inOrder
+}
+
+// rankBits hold the number of a row, and of a bucket: there are MaxBuckets at most.
+const rankBits = 16
+
+// ranks numbers the names of one part of the groups in their order; none is 0.
+func ranks(rows []Row, part func(*Row) *string) map[string]uint64 {
+	found := map[string]uint64{}
+	for i := range rows {
+		if text := part(&rows[i]); text != nil {
+			found[*text] = 0
+		}
+	}
+	for i, text := range slices.Sorted(maps.Keys(found)) {
+		found[text] = uint64(i)
+	}
+	return found
 }
 
 // statement chooses the coarsest relations whose buckets never straddle a bound.

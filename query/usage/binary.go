@@ -13,15 +13,22 @@ import (
 	"github.com/outlayhq/outlay/schema"
 )
 
-// readRow is pgx.RowToStructByName[Row], from the bytes of the wire: an analysis has
-// thousands of rows, each with numbers of hundreds of digits.
-func readRow(row pgx.CollectableRow) (r Row, err error) {
+// rowReader reads the rows of an analysis: there are thousands of them, each with names
+// that others have too, and with numbers of hundreds of digits.
+type rowReader struct {
+	names map[string]*string
+	slots slab
+}
+
+// read is pgx.RowToStructByName[Row], from the bytes of the wire.
+func (rd *rowReader) read(row pgx.CollectableRow, r *Row) (err error) {
 	if fields := row.FieldDescriptions(); fields[len(fields)-1].Format != pgx.BinaryFormatCode {
-		return pgx.RowToStructByName[Row](row)
+		*r, err = pgx.RowToStructByName[Row](row)
+		return err
 	}
 	c := columns{values: row.RawValues()}
 	r.Slot = int(c.integer())
-	r.Agent, r.Model, r.Provider = c.text(), c.text(), c.text()
+	r.Agent, r.Model, r.Provider = rd.name(c.next()), rd.name(c.next()), rd.name(c.next())
 	r.Events, r.Errors, r.UnpricedEvents = c.integer(), c.integer(), c.integer()
 	c.sum(&r.InputTokens)
 	c.sum(&r.OutputTokens)
@@ -30,9 +37,46 @@ func readRow(row pgx.CollectableRow) (r Row, err error) {
 	r.LatencyCount = c.integer()
 	c.sum(&r.LatencySumMS)
 	r.LatencyMaxMS = c.integer()
-	c.histogram(&r.Latencies)
-	return r, c.err
+	c.histogram(&r.Latencies, &rd.slots)
+	return c.err
 }
+
+// name returns a text that all rows with it share; nil for NULL.
+func (rd *rowReader) name(value []byte) *string {
+	if value == nil {
+		return nil
+	}
+	known := rd.names[string(value)]
+	if known == nil {
+		if rd.names == nil {
+			rd.names = map[string]*string{}
+		}
+		text := string(value)
+		known = &text
+		rd.names[text] = known
+	}
+	return known
+}
+
+// slab is memory for many short lists of numbers.
+type slab struct {
+	free []int64
+	size int
+}
+
+// take returns n zeros.
+func (s *slab) take(n int) []int64 {
+	if len(s.free) < n {
+		s.size = min(max(2*s.size, n), maxSlab)
+		s.free = make([]int64, max(s.size, n))
+	}
+	taken := s.free[:n:n]
+	s.free = s.free[n:]
+	return taken
+}
+
+// maxSlab is the longest piece of a slab.
+const maxSlab = 4096
 
 // readEvent is pgx.RowToStructByName[Event] for the columns of eventColumns.
 func readEvent(row pgx.CollectableRow) (e Event, err error) {
@@ -92,7 +136,7 @@ func (c *columns) event(e *Event) {
 // readListedSession is pgx.RowToStructByName[ListedSession] for the columns of the
 // statements that list.
 func readListedSession(row pgx.CollectableRow) (s ListedSession, err error) {
-	if row.FieldDescriptions()[0].Format != pgx.BinaryFormatCode {
+	if fields := row.FieldDescriptions(); fields[len(fields)-1].Format != pgx.BinaryFormatCode { // Texts are the same in both.
 		return pgx.RowToStructByName[ListedSession](row)
 	}
 	c := columns{values: row.RawValues()}
@@ -195,11 +239,11 @@ func (c *columns) sum(into *Sum) {
 	}
 }
 
-func (c *columns) histogram(into *Histogram) {
+func (c *columns) histogram(into *Histogram, memory *slab) {
 	if value := c.next(); value != nil {
 		n, err := parseNumeric(value)
 		if err == nil {
-			err = n.histogram(into)
+			err = n.histogram(into, memory)
 		}
 		if err != nil {
 			c.fail(fmt.Errorf("latency histogram: %w", err))
@@ -280,7 +324,7 @@ func (n *numeric) sum(into *Sum) error {
 // groupsPerSlot is how many groups hold a slot of a histogram.
 const groupsPerSlot = slotDigits / 4
 
-func (n *numeric) histogram(into *Histogram) error {
+func (n *numeric) histogram(into *Histogram, memory *slab) error {
 	*into = Histogram{}
 	if len(n.groups) == 0 {
 		return nil
@@ -289,7 +333,7 @@ func (n *numeric) histogram(into *Histogram) error {
 	if n.negative || used > histogramSlots {
 		return fmt.Errorf("%d slots, want %d at most", used, histogramSlots)
 	}
-	into.slots = make([]int64, used)
+	into.slots = memory.take(used)
 	for i := range into.slots {
 		into.slots[i] = n.slot(i)
 		into.total += into.slots[i]

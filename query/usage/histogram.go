@@ -63,29 +63,38 @@ func (h *Histogram) Percentile(percent, highest int64) *int64 {
 	if h.total == 0 {
 		return nil
 	}
-	var seen int64
-	for i, n := range h.slots {
-		if seen += n; seen*100 >= h.total*percent {
-			value := min(slotLatency(i, highest), highest)
-			return &value
+	var value [1]int64
+	h.percentiles(highest, value[:], percent)
+	return &value[0]
+}
+
+// percentiles writes several percentiles, which rise. There are calls.
+func (h *Histogram) percentiles(highest int64, into []int64, percents ...int64) {
+	slot, seen := 0, h.slots[0]
+	for i, percent := range percents {
+		for seen*100 < h.total*percent {
+			slot++ // No further than the last slot: the slots add up to the total.
+			seen += h.slots[slot]
 		}
+		into[i] = min(slotLatency(slot, highest), highest)
 	}
-	panic("BUG: the slots of a histogram do not add up to its total")
 }
 
 // slotLatency returns the milliseconds that stand for a slot: the geometric mean
 // of its ends, and highest for the open one.
 func slotLatency(slot int, highest int64) int64 {
-	means := [histogramSlots - 1]int64{
-		0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 21, 24, 29,
-		35, 42, 49, 58, 70, 83, 99, 117, 139, 166, 198, 235, 279, 332, 395, 469,
-		558, 664, 790, 939, 1116, 1328, 1580, 1878, 2233, 2656, 3159, 3756, 4466, 5312, 6317, 7512,
-		8933, 10624, 12634, 15024, 17866, 21247, 25268, 30048, 35733, 42494, 50535, 60096, 71467, 84989, 101070, 120193,
-		142935, 169979, 202140, 240387, 285870, 339959, 404281, 480774, 571740, 679918, 808563, 961548, 1143480, 1359835, 1617125, 1923097,
-		2286960, 2719670, 3234251, 3846194, 4573921, 5439340, 6468501, 7692387, 9147842, 10878679, 12937002, 15384775,
-	}
-	if slot == len(means) {
+	if slot == len(slotMeans) {
 		return highest
 	}
-	return means[slot]
+	return slotMeans[slot]
+}
+
+// slotMeans are the geometric means of the ends of the slots but the open one.
+var slotMeans = [histogramSlots - 1]int64{
+	0, 1, 2, 3, 4, 5, 6, 7, 8, 10, 12, 14, 17, 21, 24, 29,
+	35, 42, 49, 58, 70, 83, 99, 117, 139, 166, 198, 235, 279, 332, 395, 469,
+	558, 664, 790, 939, 1116, 1328, 1580, 1878, 2233, 2656, 3159, 3756, 4466, 5312, 6317, 7512,
+	8933, 10624, 12634, 15024, 17866, 21247, 25268, 30048, 35733, 42494, 50535, 60096, 71467, 84989, 101070, 120193,
+	142935, 169979, 202140, 240387, 285870, 339959, 404281, 480774, 571740, 679918, 808563, 961548, 1143480, 1359835, 1617125, 1923097,
+	2286960, 2719670, 3234251, 3846194, 4573921, 5439340, 6468501, 7692387, 9147842, 10878679, 12937002, 15384775,
 }

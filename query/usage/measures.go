@@ -46,13 +46,14 @@ func (m *Measures) Latency() Latency {
 	if m.LatencyCount == 0 {
 		return Latency{}
 	}
-	avg := m.LatencySumMS.dividedBy(m.LatencyCount)
-	return Latency{
-		Avg: &avg,
-		P50: m.Latencies.Percentile(50, m.LatencyMaxMS),
-		P95: m.Latencies.Percentile(95, m.LatencyMaxMS),
-		P99: m.Latencies.Percentile(99, m.LatencyMaxMS),
+	v := new([4]int64)
+	v[0] = m.LatencySumMS.dividedBy(m.LatencyCount)
+	latency := Latency{Avg: &v[0]}
+	if m.Latencies.total > 0 {
+		m.Latencies.percentiles(m.LatencyMaxMS, v[1:], 50, 95, 99)
+		latency.P50, latency.P95, latency.P99 = &v[1], &v[2], &v[3]
 	}
+	return latency
 }
 
 // MaxLatencyMS returns the highest latency, or nil where no call said.

@@ -19,11 +19,12 @@ func (t *Time) ScanTimestamptz(v pgtype.Timestamptz) error {
 	return nil
 }
 
-// timeLayout is RFC 3339 with as many decimals as there are, six at most.
-const timeLayout = "2006-01-02T15:04:05.999999Z"
-
 // String returns the time as RFC 3339 in UTC.
-func (t Time) String() string { return t.UTC().Format(timeLayout) }
+func (t Time) String() string { return t.micros().Format(time.RFC3339Nano) }
+
+// micros is t in UTC without what is less than a microsecond. RFC3339Nano writes as many
+// decimals as there are, and is the layout that package time knows by heart.
+func (t Time) micros() time.Time { return t.UTC().Truncate(time.Microsecond) }
 
 // MarshalJSON writes the time as RFC 3339 in UTC; the zero Time is null.
 func (t Time) MarshalJSON() ([]byte, error) { return t.AppendJSON(nil), nil }
@@ -33,7 +34,7 @@ func (t Time) AppendJSON(dst []byte) []byte {
 	if t.IsZero() {
 		return append(dst, "null"...)
 	}
-	return append(t.UTC().AppendFormat(append(dst, '"'), timeLayout), '"')
+	return append(t.micros().AppendFormat(append(dst, '"'), time.RFC3339Nano), '"')
 }
 
 // AllTime returns the times between which a question may lie: from 2000, since
