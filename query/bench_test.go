@@ -289,6 +289,7 @@ func (r *reads) endpoints(b *testing.B) {
 			showMedian(b, "sql", sql)
 			showMedian(b, "selects", plain)
 			showMedian(b, "bare", bare)
+			b.ReportMetric(ratio(served, sql), "http/sql")
 			b.ReportMetric(ratio(served, plain), "http/selects")
 			b.ReportMetric(ratio(served, bare), "http/bare")
 			b.ReportMetric(0, "ns/op")
@@ -397,6 +398,8 @@ func (r *reads) compare(b *testing.B, raw statement, paths ...string) {
 const (
 	storedPerSecond = 20_000
 	storedAtOnce    = 5_000
+	// storingRounds is how often each endpoint is asked alone, and while events are stored.
+	storingRounds = 15
 )
 
 // whileStoring measures the answers alone and while a processor stores events.
@@ -404,7 +407,7 @@ func (r *reads) whileStoring(b *testing.B) {
 	paths := r.paths()
 	alone, busy := make([][]time.Duration, len(paths)), make([][]time.Duration, len(paths))
 	all := func(into [][]time.Duration) {
-		for range fewest {
+		for range storingRounds {
 			for i, p := range paths {
 				into[i] = append(into[i], r.ask(p.path))
 			}

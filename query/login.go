@@ -120,19 +120,12 @@ type meReply struct {
 
 // me answers who the token speaks for.
 func (s *Server) me(c *call) error {
-	user, err := s.accounts.User(c.ctx(), c.who.AccountID, c.who.UserID)
-	if errors.Is(err, account.ErrNotFound) {
-		return errBadToken
-	}
-	if err != nil {
-		return err
-	}
 	return c.reply(meReply{
-		UserID:    user.ID.Text(schema.UserPrefix),
-		AccountID: user.AccountID.Text(schema.AccountPrefix),
-		Email:     user.Email,
+		UserID:    c.who.UserID.Text(schema.UserPrefix),
+		AccountID: c.who.AccountID.Text(schema.AccountPrefix),
+		Email:     c.who.Email,
 		Role:      c.who.Role,
-		CreatedAt: usage.Time{Time: user.CreatedAt},
+		CreatedAt: usage.Time{Time: c.who.CreatedAt},
 		ExpiresAt: usage.Time{Time: c.who.ExpiresAt},
 	})
 }

@@ -39,9 +39,9 @@ type standingKey struct {
 }
 
 type standing struct {
-	user schema.ID
-	role account.Role // empty: may not
-	at   time.Time
+	user  account.User
+	known bool // and not disabled
+	at    time.Time
 }
 
 // NewStanding returns a Standing that has asked nothing. pool is owned by the
@@ -50,14 +50,14 @@ func NewStanding(pool *pgxpool.Pool, now func() time.Time) *Standing {
 	return &Standing{pool: pool, now: now, known: map[standingKey]standing{}}
 }
 
-const selectRole = `
-SELECT role FROM users
+const selectUser = `
+SELECT id, role, email, created_at FROM users
 WHERE account_id = $1 AND id = $2 AND disabled_at IS NULL`
 
-const selectRoleInSignIn = selectRole + `
+const selectUserInSignIn = selectUser + `
 	AND NOT EXISTS (SELECT FROM refresh_tokens WHERE sign_in_id = $3 AND account_id = $1 AND revoked_at IS NOT NULL)`
 
-// Check returns who with the user and the role that it is now, or ErrBadToken when the
+// Check returns who with the user and its role, address and age as they are now, or ErrBadToken when the
 // user is gone or disabled or the sign-in was ended. An outsider whom nobody has seen
 // yet becomes a user.
 func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) {
@@ -75,40 +75,41 @@ func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) 
 		}
 		s.remember(key, found)
 	}
-	if found.role == "" {
+	if !found.known {
 		return Principal{}, fmt.Errorf("%w: the user or the sign-in has ended", ErrBadToken)
 	}
-	who.UserID, who.Role = found.user, found.role
+	u := &found.user
+	who.UserID, who.Role, who.Email, who.CreatedAt = u.ID, u.Role, u.Email, u.CreatedAt
 	return who, nil
 }
 
 func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, err error) {
 	found.at = s.now()
 	if key.outsider.Issuer == "" {
-		found.user = key.user
-		found.role, err = s.askRole(ctx, key)
-		return found, err
+		found.user, err = s.askUser(ctx, key)
+	} else {
+		found.user, err = account.NewStore(s.pool, s.now).SeeOutsider(ctx, key.outsider)
 	}
-	user, err := account.NewStore(s.pool, s.now).SeeOutsider(ctx, key.outsider)
 	if errors.Is(err, account.ErrNotFound) {
 		return found, nil
 	}
-	if err == nil && user.DisabledAt == nil {
-		found.user, found.role = user.ID, user.Role
-	}
+	found.known = err == nil && found.user.DisabledAt == nil
 	return found, err
 }
 
-func (s *Standing) askRole(ctx context.Context, key standingKey) (role account.Role, err error) {
-	statement, args := selectRole, []any{key.account, key.user}
+func (s *Standing) askUser(ctx context.Context, key standingKey) (u account.User, err error) {
+	statement, args := selectUser, []any{key.account, key.user}
 	if !key.signIn.IsZero() {
-		statement, args = selectRoleInSignIn, append(args, key.signIn)
+		statement, args = selectUserInSignIn, append(args, key.signIn)
 	}
-	err = s.pool.QueryRow(ctx, statement, args...).Scan(&role)
-	if err != nil && !errors.Is(err, pgx.ErrNoRows) {
-		return "", fmt.Errorf("check user: %w", err)
+	err = s.pool.QueryRow(ctx, statement, args...).Scan(&u.ID, &u.Role, &u.Email, &u.CreatedAt)
+	if errors.Is(err, pgx.ErrNoRows) {
+		return u, account.ErrNotFound
 	}
-	return role, nil
+	if err != nil {
+		return u, fmt.Errorf("check user: %w", err)
+	}
+	return u, nil
 }
 
 func (s *Standing) remember(key standingKey, found standing) {
@@ -125,7 +126,7 @@ func (s *Standing) Forget(userID schema.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for key, found := range s.known {
-		if found.user == userID {
+		if key.user == userID || found.user.ID == userID {
 			delete(s.known, key)
 		}
 	}

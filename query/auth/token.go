@@ -50,6 +50,9 @@ type Principal struct {
 	// Outsider is what an outside identity provider said of the user; nil for a token
 	// of our own.
 	Outsider *account.Outsider
+	// Email and CreatedAt are the user's. No token says them, but Standing.Check.
+	Email     string
+	CreatedAt time.Time
 }
 
 // Tokens makes and checks access tokens. It is safe for concurrent use.
