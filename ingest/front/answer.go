@@ -70,6 +70,9 @@ func (a *answer) WriteHeader(status int) {
 			a.last = true
 			continue
 		case "Content-Length":
+			if !a.mayHaveBody() {
+				continue
+			}
 			if a.length = parseLength([]byte(a.header.Get(name))); a.length < 0 {
 				a.length = unsaid
 				continue
@@ -98,6 +101,11 @@ func (a *answer) line(name, value string) {
 	a.out = append(a.out, "\r\n"...)
 }
 
+// mayHaveBody reports whether the status allows a body.
+func (a *answer) mayHaveBody() bool {
+	return a.status != http.StatusNoContent && a.status != http.StatusNotModified
+}
+
 // whole is from which length on a body that is written at once is sent at once,
 // without being copied.
 const whole = 2 << 10
@@ -105,6 +113,12 @@ const whole = 2 << 10
 // Write takes a part of the body.
 func (a *answer) Write(p []byte) (int, error) {
 	a.WriteHeader(http.StatusOK)
+	if len(p) == 0 {
+		return 0, nil
+	}
+	if !a.mayHaveBody() {
+		return 0, http.ErrBodyNotAllowed
+	}
 	if a.length != unsaid && len(p) > a.length-len(a.body) || a.sent {
 		a.broken = true
 		return 0, http.ErrContentLength
@@ -122,13 +136,14 @@ func (a *answer) Write(p []byte) (int, error) {
 func (a *answer) send(body []byte) {
 	a.sent = true
 	a.WriteHeader(http.StatusOK)
-	s, now := a.lane.server, time.Now()
+	s := a.lane.server
 	a.last = a.lane.body.drain() != nil || a.last || s.closing.Load()
+	now := time.Now() // After drain, which may have waited for the client.
 	if !a.typed && len(body) > 0 {
 		a.line("Content-Type", http.DetectContentType(body))
 	}
 	a.out = append(s.appendDate(append(a.out, "Date: "...), now), "\r\n"...)
-	if a.length == unsaid && a.status != http.StatusNoContent && a.status != http.StatusNotModified {
+	if a.length == unsaid && a.mayHaveBody() {
 		a.out = strconv.AppendInt(append(a.out, "Content-Length: "...), int64(len(body)), 10)
 		a.out = append(a.out, "\r\n"...)
 	}

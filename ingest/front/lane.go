@@ -221,10 +221,15 @@ type body struct {
 	by   time.Time
 	// end is what follows; nil for io.EOF.
 	end error
+	// closed says that the answer was sent.
+	closed bool
 }
 
 // Read reads the body.
 func (b *body) Read(p []byte) (int, error) {
+	if b.closed {
+		return 0, http.ErrBodyReadAfterClose
+	}
 	if len(b.rest) > 0 {
 		n := copy(p, b.rest)
 		b.rest = b.rest[n:]
@@ -260,6 +265,7 @@ func (b *body) drain() error {
 	if b.left > 0 {
 		_, _ = io.Copy(io.Discard, b)
 	}
+	b.closed = true
 	return b.end
 }
 

@@ -150,6 +150,97 @@ func TestLaneSendsAsNetHTTP(t *testing.T) {
 	}
 }
 
+// After an answer of another length than it says, nothing can be told from what follows.
+func TestNothingFollowsAnAnswerOfAnotherLength(t *testing.T) {
+	const request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
+	for _, length := range []int{0, 1, whole, 20_000} {
+		for said, more := range map[int]string{length + 5: "", length: "more"} {
+			h := func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", strconv.Itoa(said))
+				_, _ = io.WriteString(w, strings.Repeat("a", length))
+				_, _ = io.WriteString(w, more)
+			}
+			if got := exchange(t, h, request+request, "/"); strings.Count(got, "HTTP/1.1 ") != 1 {
+				t.Errorf("%d bytes of %d and %q: %d answers, want 1", length, said, more, strings.Count(got, "HTTP/1.1 "))
+			}
+		}
+	}
+}
+
+// What a handler does that it need not do has the same answer as from net/http.
+func TestOddHandlersAreAnsweredAsByNetHTTP(t *testing.T) {
+	const request = "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 1\r\n\r\nx"
+	for name, h := range map[string]http.HandlerFunc{
+		"writes nothing after all was sent": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(whole))
+			_, _ = io.WriteString(w, strings.Repeat("a", whole))
+			if _, err := w.Write(nil); err != nil {
+				t.Error(err)
+			}
+		},
+		"writes a body where none may be": func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Length", "3")
+			w.WriteHeader(http.StatusNoContent)
+			if _, err := io.WriteString(w, "abc"); !errors.Is(err, http.ErrBodyNotAllowed) {
+				t.Error(err)
+			}
+		},
+		"reads after all was sent": func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Length", strconv.Itoa(whole))
+			_, _ = io.WriteString(w, strings.Repeat("a", whole))
+			if _, err := io.ReadAll(r.Body); r.Header.Get("Content-Length") == "" && !errors.Is(err, http.ErrBodyReadAfterClose) {
+				t.Error(err)
+			}
+		},
+	} {
+		typed := func(w http.ResponseWriter, r *http.Request) {
+			w.Header().Set("Content-Type", "text/plain")
+			h(w, r)
+		}
+		want := exchange(t, typed, request+request)
+		if got := exchange(t, typed, request+request, "/"); got != want {
+			t.Errorf("%s: got\n%.300s\nwant\n%.300s", name, got, want)
+		}
+	}
+}
+
+// What is longer than net/http would throw away itself is left to it. It leaves the length in the header.
+func TestLongBodiesAreLeftToNetHTTP(t *testing.T) {
+	for length, left := range map[int]bool{maxBody: false, maxBody + 1: true} {
+		h := func(_ http.ResponseWriter, r *http.Request) {
+			if got := r.Header.Get("Content-Length") != ""; got != left {
+				t.Errorf("%d bytes: left to net/http %t, want %t", length, got, left)
+			}
+		}
+		exchange(t, h, fmt.Sprintf("POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", length, strings.Repeat("x", length)), "/")
+	}
+}
+
+// The time for an answer begins when it is written, not while the rest of the request is waited for.
+func TestAnswerHasItsTimeAfterASlowBody(t *testing.T) {
+	l := listen(t)
+	const timeout = 400 * time.Millisecond
+	serve(t, l, &http.Server{WriteTimeout: timeout, ReadTimeout: time.Minute, Handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.WriteHeader(http.StatusUnauthorized)
+	})}, "/")
+	c := dialTo(t, l)
+	r := bufio.NewReader(c)
+	for _, slow := range []bool{false, true} {
+		_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 5000\r\n\r\n")
+		fatal(t, err)
+		if slow {
+			time.Sleep(timeout + timeout/2)
+		}
+		_, err = io.WriteString(c, strings.Repeat("x", 5000))
+		fatal(t, err)
+		answer, err := http.ReadResponse(r, nil)
+		fatal(t, err)
+		if answer.StatusCode != http.StatusUnauthorized {
+			t.Errorf("status %d", answer.StatusCode)
+		}
+	}
+}
+
 func TestHandlerIsToldOfABodyThatIsCutOff(t *testing.T) {
 	h := func(w http.ResponseWriter, r *http.Request) {
 		body, err := io.ReadAll(r.Body)
@@ -275,6 +366,48 @@ func TestShutdownWaitsForTheRest(t *testing.T) {
 			awaitLast(t, c, body)
 			fatal(t, s.Shutdown(t.Context()))
 		})
+	}
+}
+
+// So is one whose rest is being waited for when the Server closes, whether the handler reads it or not.
+func TestShutdownWaitsForTheRestThatIsWaitedFor(t *testing.T) {
+	for _, timeout := range []time.Duration{0, 20 * time.Second} {
+		for _, size := range []int{100, 2 * laneBytes} {
+			for _, reads := range []bool{true, false} {
+				l := listen(t)
+				began := make(chan struct{}, 1)
+				s := New(&http.Server{ReadTimeout: timeout, Handler: http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+					began <- struct{}{}
+					if reads {
+						echo(w, r)
+					}
+				})}, "/")
+				served := make(chan error, 1)
+				go func() { served <- s.Serve(l) }()
+				c := dialTo(t, l)
+				body := strings.Repeat("x", size)
+				_, err := fmt.Fprintf(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", size, body[:2])
+				fatal(t, err)
+				if size > laneBytes {
+					<-began
+				}
+				time.Sleep(20 * time.Millisecond) // It waits by now, or the test proves less.
+				down := make(chan error, 1)
+				go func() { down <- s.Shutdown(t.Context()) }()
+				for !s.closing.Load() {
+					time.Sleep(time.Millisecond)
+				}
+				time.Sleep(20 * time.Millisecond)
+				_, err = io.WriteString(c, body[2:])
+				fatal(t, err)
+				if !reads {
+					body = ""
+				}
+				awaitLast(t, c, body)
+				fatal(t, <-down)
+				<-served
+			}
+		}
 	}
 }
 

@@ -207,8 +207,9 @@ func sorted(rows []Row) []Row {
 	return inOrder
 }
 
-// rankBits hold the number of a row, and of a bucket: there are MaxBuckets at most.
-const rankBits = 16
+// rankBits hold the number of a name: there are no more than rows, MaxBuckets at most. What three of them leave of 64 is for the
+// bucket, of which there may be more.
+const rankBits = 15
 
 // ranks numbers the names of one part of the groups in their order; none is 0.
 func ranks(rows []Row, part func(*Row) *string) map[string]uint64 {

@@ -33,6 +33,9 @@ func TestRowsAreReadAsPgxDoes(t *testing.T) {
 		// Zeros at the end are what the database leaves out.
 		return n.String() + strings.Repeat("0", random.IntN(12))
 	}
+	read := usage.RowReader()
+	var wanted []map[string]any
+	var all []usage.Row
 	for range 300 {
 		latencies := make([]int64, random.IntN(40))
 		for i := range latencies {
@@ -45,12 +48,22 @@ func TestRowsAreReadAsPgxDoes(t *testing.T) {
 			t.Fatal(err)
 		}
 		rows, _ = pool.Query(t.Context(), ask, args...)
-		got, err := pgx.CollectExactlyOneRow(rows, usage.ReadRow)
+		got, err := pgx.CollectExactlyOneRow(rows, read)
 		if err != nil {
 			t.Fatal(err)
 		}
 		if diff := cmp.Diff(shown(&want), shown(&got)); diff != "" {
 			t.Fatalf("row of %v (-pgx +here):\n%s", args, diff)
+		}
+		wanted, all = append(wanted, shown(&want)), append(all, got)
+	}
+	// They have memory in common.
+	for i := range all {
+		if i > 0 {
+			all[0].Latencies.Add(&all[i].Latencies)
+		}
+		if diff := cmp.Diff(wanted[i], shown(&all[i])); i > 0 && diff != "" {
+			t.Fatalf("row %d has changed meanwhile (-want +got):\n%s", i, diff)
 		}
 	}
 }
@@ -74,7 +87,7 @@ func TestOnlyWholeNumbersAreRead(t *testing.T) {
 	pool := schematest.Database(t).Pool
 	for _, number := range []string{"1.5", "NaN", "Infinity", "1e200", "-1.00001"} {
 		rows, _ := pool.Query(t.Context(), `SELECT 1, 'a', 'a', 'a', 1, 1, 1, $1::numeric, 1::numeric, 1::numeric, 1::numeric, 1, 1::numeric, 1, 1::numeric`, number)
-		if row, err := pgx.CollectExactlyOneRow(rows, usage.ReadRow); err == nil {
+		if row, err := pgx.CollectExactlyOneRow(rows, usage.RowReader()); err == nil {
 			t.Errorf("%s is read as %v", number, row.InputTokens.String())
 		}
 	}

@@ -8,10 +8,13 @@ var (
 	ReadListedSession = readListedSession
 )
 
-// ReadRow reads a row as an analysis does.
-func ReadRow(row pgx.CollectableRow) (r Row, err error) {
-	err = new(rowReader).read(row, &r)
-	return r, err
+// RowReader returns what reads the rows of one analysis.
+func RowReader() func(pgx.CollectableRow) (Row, error) {
+	var reader rowReader
+	return func(row pgx.CollectableRow) (r Row, err error) {
+		err = reader.read(row, &r)
+		return r, err
+	}
 }
 
 // SelectEventColumns are those that ReadEvent reads.

@@ -42,17 +42,11 @@ func catchUpOnce(ctx context.Context, conn *pgx.Conn, window time.Duration) erro
 	if err != nil {
 		return err
 	}
-	for _, l := range levels() {
-		mark, err := l.watermark(ctx, conn)
-		if err != nil {
-			return err
+	oldest := later(h.oldest, now.Add(-window))
+	return refreshAll(ctx, conn, h, func(_ level, mark time.Time) []span {
+		if !mark.Before(oldest) {
+			return nil
 		}
-		if !mark.Before(later(h.oldest, now.Add(-window))) {
-			continue
-		}
-		if err := l.refresh(ctx, conn, []span{{mark, h.newest}}, h); err != nil {
-			return err
-		}
-	}
-	return nil
+		return []span{{mark, h.newest}}
+	})
 }

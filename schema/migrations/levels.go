@@ -2,7 +2,9 @@ package migrations
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -11,7 +13,9 @@ import (
 // aggregates is the schema of the continuous aggregates that the usage relations are read from.
 const aggregates = "aggregates"
 
-// level is one of the usage relations. Its continuous aggregate has its name.
+// level is one of the usage relations. Its continuous aggregate has its name. It is made of what is materialised of the level before
+// and of nothing else: to add what is younger, as TimescaleDB can, each refresh of a day would look at every event that is younger
+// than the watermark of the quarter hours, those of more than an hour.
 type level struct {
 	view  string
 	width time.Duration
@@ -72,26 +76,68 @@ func (l level) watermark(ctx context.Context, conn *pgx.Conn) (time.Time, error)
 // By force, because what arrived late just as the policy moved on may be in no log of what to refresh.
 const refreshView = `call refresh_continuous_aggregate(('` + aggregates + `.' || $1)::regclass, $2::timestamptz, $3::timestamptz, force => true)`
 
-// refresh materialises the spans as far as they may be. Those above the watermark are widened down to it: the watermark
-// rises with them, and what it passed over would be in no answer.
-func (l level) refresh(ctx context.Context, conn *pgx.Conn, spans []span, h horizon) error {
-	mark, err := l.watermark(ctx, conn)
-	if err != nil {
-		return err
-	}
-	var floor time.Time
-	if l.raw {
-		floor = h.raw.Add(l.width - 1).Truncate(l.width)
-	}
-	for _, s := range fill(spans, mark) {
-		s.from = later(s.from, floor)
-		s.to = earlier(s.to, h.newest.Truncate(l.width))
-		if !s.from.Before(s.to) {
-			continue
-		}
+// refresh materialises the spans.
+func (l level) refresh(ctx context.Context, conn *pgx.Conn, spans []span) error {
+	for _, s := range spans {
 		if _, err := conn.Exec(ctx, refreshView, l.view, s.from, s.to); err != nil {
 			return fmt.Errorf("refresh %s from %v to %v: %w", l.view, s.from, s.to, err)
 		}
 	}
 	return nil
+}
+
+// refreshAll materialises of each level the spans that wanted returns for it and its watermark, as far as they may be, each level
+// before the one that is made from it. Spans above the watermark are widened down to it: the watermark rises with them, and what it
+// passed over would be in no answer. For the same reason a level goes as far as the one that is made from it.
+func refreshAll(ctx context.Context, conn *pgx.Conn, h horizon, wanted func(l level, mark time.Time) []span) error {
+	all := levels()
+	spans := make([][]span, len(all))
+	var reach time.Time // of the level that is made from this one
+	for i, l := range slices.Backward(all) {
+		mark, err := l.watermark(ctx, conn)
+		if err != nil {
+			return err
+		}
+		spans[i] = l.within(h, fill(extend(wanted(l, mark), mark, reach), mark))
+		if n := len(spans[i]); n > 0 {
+			reach = spans[i][n-1].to
+		}
+	}
+	for i, l := range all {
+		if err := l.refresh(ctx, conn, spans[i]); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// within returns what of the spans may be materialised.
+func (l level) within(h horizon, spans []span) (may []span) {
+	var floor time.Time
+	if l.raw {
+		floor = h.raw.Add(l.width - 1).Truncate(l.width)
+	}
+	for _, s := range spans {
+		s = span{later(s.from, floor), earlier(s.to, h.newest.Truncate(l.width))}
+		if s.from.Before(s.to) {
+			may = append(may, s)
+		}
+	}
+	return may
+}
+
+// unhurried runs f, which may take as long as ctx: a refresh of a day in which millions of events arrived late takes longer than any
+// other statement may.
+func unhurried(ctx context.Context, conn *pgx.Conn, f func() error) error {
+	if _, err := conn.Exec(ctx, `set statement_timeout = 0`); err != nil {
+		return fmt.Errorf("set no timeout: %w", err)
+	}
+	err := f()
+	if conn.IsClosed() {
+		return err
+	}
+	if _, resetErr := conn.Exec(context.WithoutCancel(ctx), `reset statement_timeout`); resetErr != nil {
+		return errors.Join(err, fmt.Errorf("reset the timeout: %w", resetErr))
+	}
+	return err
 }

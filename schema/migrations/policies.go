@@ -10,31 +10,13 @@ import (
 
 // applyPolicies gives the jobs of TimescaleDB their times.
 func applyPolicies(ctx context.Context, tx pgx.Tx, opt Options) error {
-	for _, p := range refreshPolicies() {
-		if err := p.apply(ctx, tx, opt.RefreshWindow); err != nil {
-			return err
-		}
+	if err := applyRefresh(ctx, tx, opt.RefreshWindow); err != nil {
+		return err
 	}
 	if err := applyColumnstore(ctx, tx, opt.CompressAfter); err != nil {
 		return err
 	}
 	return removeRetention(ctx, tx)
-}
-
-// refreshPolicy is when one usage relation is materialised.
-type refreshPolicy struct {
-	view  string
-	every time.Duration
-	after time.Duration // the full hour, so that a child comes before its parent
-}
-
-func refreshPolicies() []refreshPolicy {
-	return []refreshPolicy{
-		{view: "usage_15m", every: 15 * time.Minute, after: 15 * time.Second},
-		{view: "usage_hourly", every: time.Hour, after: 16 * time.Minute},
-		{view: "usage_daily", every: time.Hour, after: 17 * time.Minute},
-		{view: "usage_daily_agents", every: time.Hour, after: 18 * time.Minute},
-	}
 }
 
 const hasRefreshPolicy = `
@@ -54,11 +36,14 @@ select alter_job(
         schedule_interval => $2::interval, initial_start => date_trunc('hour', now()) + $5::interval, buckets_per_batch => 0),
     retry_period => interval '30 seconds')`
 
-func (p refreshPolicy) apply(ctx context.Context, tx pgx.Tx, window time.Duration) error {
-	return ensurePolicy(ctx, tx, "refresh policy of "+p.view,
-		statement{hasRefreshPolicy, []any{p.view, p.every, window, MaterializedAfter}},
-		statement{removeRefreshPolicy, []any{p.view}},
-		statement{addRefreshPolicy, []any{p.view, p.every, window, MaterializedAfter, p.after}})
+// applyRefresh has the quarter hours materialised. What is made of them RefreshCoarse sees to: a policy would not ask whether
+// they are there.
+func applyRefresh(ctx context.Context, tx pgx.Tx, window time.Duration) error {
+	const view, every, after = "usage_15m", 15 * time.Minute, 15 * time.Second // the full hour
+	return ensurePolicy(ctx, tx, "refresh policy of "+view,
+		statement{hasRefreshPolicy, []any{view, every, window, MaterializedAfter}},
+		statement{removeRefreshPolicy, []any{view}},
+		statement{addRefreshPolicy, []any{view, every, window, MaterializedAfter, after}})
 }
 
 const hasColumnstorePolicy = `

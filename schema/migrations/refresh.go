@@ -40,8 +40,12 @@ func RefreshLate(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error
 		return 0, err
 	}
 	defer freeLock(ctx, conn, refreshLock)
-
-	return refreshNotes(ctx, conn, notes, now)
+	settled := 0
+	err = unhurried(ctx, conn, func() error {
+		settled, err = refreshNotes(ctx, conn, notes, now)
+		return err
+	})
+	return settled, err
 }
 
 // refreshNotes goes day by day, so that what is done is settled when a policy gets in the way.
@@ -133,7 +137,7 @@ func byDay(notes []note) iter.Seq[[]note] {
 	}
 }
 
-// refreshDay refreshes the noted buckets of a day, child before parent: a parent is made from its child.
+// refreshDay refreshes the noted buckets of a day.
 func refreshDay(ctx context.Context, conn *pgx.Conn, notes []note, h horizon) error {
 	var buckets []time.Time
 	for _, n := range notes {
@@ -141,12 +145,7 @@ func refreshDay(ctx context.Context, conn *pgx.Conn, notes []note, h horizon) er
 			buckets = append(buckets, n.Bucket)
 		}
 	}
-	for _, l := range levels() {
-		if err := l.refresh(ctx, conn, spansOf(buckets, l.width), h); err != nil {
-			return err
-		}
-	}
-	return nil
+	return refreshAll(ctx, conn, h, func(l level, _ time.Time) []span { return spansOf(buckets, l.width) })
 }
 
 // The version is compared again under the row's lock: a processor that notes the bucket at this moment keeps its note.

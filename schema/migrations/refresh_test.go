@@ -125,7 +125,7 @@ func TestRefreshLateLetsADuePolicyGoFirst(t *testing.T) {
 	t.Parallel()
 	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
 	insert(t, conn, event(time.Now().Add(-5*time.Hour)))
-	job := column[int32](t, conn, selectRefreshJobs)[0]
+	job := one[int32](t, conn, selectRefreshJob)
 	const due = `select alter_job($1, next_start => now() + interval '1 second', scheduled => $2)`
 	exec(t, conn, due, job, true)
 	if n := refreshLate(t, conn); n != 0 || notes(t, conn) != 1 {

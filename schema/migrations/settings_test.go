@@ -34,9 +34,6 @@ func TestUpAppliesSettings(t *testing.T) {
 			[]string{
 				"policy_compression events 168:00:00",
 				"policy_refresh_continuous_aggregate usage_15m 1080:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_daily 1080:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_daily_agents 1080:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_hourly 1080:00:00 to 01:15:00 in batches of 0",
 			},
 		},
 		{
@@ -45,9 +42,6 @@ func TestUpAppliesSettings(t *testing.T) {
 			[]string{
 				"policy_compression events 48:00:00",
 				"policy_refresh_continuous_aggregate usage_15m 120:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_daily 120:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_daily_agents 120:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_hourly 120:00:00 to 01:15:00 in batches of 0",
 			},
 		},
 		{
@@ -56,9 +50,6 @@ func TestUpAppliesSettings(t *testing.T) {
 			[]string{
 				"policy_compression events 168:00:00",
 				"policy_refresh_continuous_aggregate usage_15m 192:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_daily 192:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_daily_agents 192:00:00 to 01:15:00 in batches of 0",
-				"policy_refresh_continuous_aggregate usage_hourly 192:00:00 to 01:15:00 in batches of 0",
 			},
 		},
 	} {

@@ -31,6 +31,14 @@ func fill(spans []span, bottom time.Time) []span {
 	return spans
 }
 
+// extend adds what is between from and to at the end, if that is behind the end.
+func extend(spans []span, from, to time.Time) []span {
+	if !from.Before(to) || len(spans) > 0 && !spans[len(spans)-1].to.Before(to) {
+		return spans
+	}
+	return append(spans, span{from, to})
+}
+
 func earlier(a, b time.Time) time.Time {
 	if b.Before(a) {
 		return b

@@ -84,14 +84,20 @@ func randomEvents(n int, from, to time.Time) []testEvent {
 	return events
 }
 
-// materialize refreshes the usage relations as their policies do. On the other editions there is nothing to refresh.
+// materialize refreshes the usage relations as their policy and a processor do. On the other editions there is nothing to refresh.
 func materialize(t *testing.T, conn *pgx.Conn, e migrations.Edition) {
 	t.Helper()
 	if e != migrations.Community {
 		return
 	}
-	for _, job := range column[int32](t, conn, selectRefreshJobs) {
-		exec(t, conn, `call run_job($1)`, job)
+	exec(t, conn, `call run_job($1)`, one[int32](t, conn, selectRefreshJob))
+	refreshCoarse(t, conn)
+}
+
+func refreshCoarse(t *testing.T, conn *pgx.Conn) {
+	t.Helper()
+	if done, err := migrations.RefreshCoarse(t.Context(), conn, time.Time{}); err != nil || !done {
+		t.Fatalf("RefreshCoarse: done %t, %v", done, err)
 	}
 }
 
@@ -102,10 +108,8 @@ func runJob(t *testing.T, conn *pgx.Conn, policy string) {
 	exec(t, conn, `call run_job($1)`, job)
 }
 
-const selectRefreshJobs = `
-select job_id from timescaledb_information.jobs
-where proc_name = 'policy_refresh_continuous_aggregate'
-order by array_position(array['usage_15m', 'usage_hourly', 'usage_daily', 'usage_daily_agents']::name[], hypertable_name)`
+const selectRefreshJob = `
+select job_id from timescaledb_information.jobs where proc_name = 'policy_refresh_continuous_aggregate'`
 
 // The usage relations are the sums over the events at any moment: before anything is materialised, after it, with events of
 // the last seconds, and with late ones once RefreshLate has seen to them.
