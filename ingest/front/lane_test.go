@@ -405,7 +405,9 @@ func TestShutdownWaitsForTheRestThatIsWaitedFor(t *testing.T) {
 				}
 				awaitLast(t, c, body)
 				fatal(t, <-down)
-				<-served
+				if err := <-served; !errors.Is(err, http.ErrServerClosed) {
+					t.Error(err)
+				}
 			}
 		}
 	}

@@ -107,8 +107,8 @@ func TestRefreshCoarseRunsOnce(t *testing.T) {
 func TestAggregatesAreMadeOfWhatIsMaterialised(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
-	const real = `select view_name::text from timescaledb_information.continuous_aggregates where not materialized_only`
-	if names := column[string](t, conn, real); len(names) > 0 {
+	const inRealTime = `select view_name::text from timescaledb_information.continuous_aggregates where not materialized_only`
+	if names := column[string](t, conn, inRealTime); len(names) > 0 {
 		t.Errorf("%q are made in real time", names)
 	}
 }
