@@ -22,7 +22,7 @@ type job struct {
 func (p *Processor) upkeep() []job {
 	return []job{
 		{"refresh_late", 2 * time.Second, p.refreshLate},
-		{"refresh_coarse", 30 * time.Second, p.refreshCoarse()},
+		{"refresh_coarse", 30 * time.Second, p.refreshCoarse},
 		{"leases", 2 * time.Second, p.upkeepLeases},
 		{"fold_sessions", time.Second, p.foldSessions},
 		{"fold_live", time.Second, p.foldLive},
@@ -90,19 +90,10 @@ func (p *Processor) refreshLate(ctx context.Context, conn *pgx.Conn) error {
 	return nil
 }
 
-// coarseAgain is how much of the hours and days is made anew when a processor starts.
-const coarseAgain = 48 * time.Hour
-
 // refreshCoarse brings hours and days up to what is materialised of the quarter hours.
-func (p *Processor) refreshCoarse() func(context.Context, *pgx.Conn) error {
-	again := p.now().Add(-coarseAgain)
-	return func(ctx context.Context, conn *pgx.Conn) error {
-		done, err := migrations.RefreshCoarse(ctx, conn, again)
-		if done {
-			again = time.Time{}
-		}
-		return err
-	}
+func (p *Processor) refreshCoarse(ctx context.Context, conn *pgx.Conn) error {
+	_, err := migrations.RefreshCoarse(ctx, conn, p.now())
+	return err
 }
 
 // pruneLive deletes the live sums that an aggregate holds by now.

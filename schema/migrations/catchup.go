@@ -13,8 +13,8 @@ import (
 const catchUpTimeout = time.Minute
 
 // catchUp materialises what a database that was down, or did not run its jobs, for longer than the refresh window has left
-// above the watermarks, and all there is where a level is new. No policy reaches back to it, and the next refresh would raise the
-// watermark over it: it would be in no answer any more. So it comes before the policies, which may run as soon as they are there.
+// above the watermarks, and all there is where a level is new. The policy does not reach back to it, and the next refresh would raise the
+// watermark over it: it would be in no answer any more. So it comes before the policy, which may run as soon as it is there.
 func catchUp(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	deadline := time.Now().Add(catchUpTimeout)
 	poll := time.NewTicker(lockPoll)

@@ -1,6 +1,7 @@
 package migrations_test
 
 import (
+	"context"
 	"testing"
 	"time"
 
@@ -64,21 +65,38 @@ func TestHoursWaitForTheirQuarters(t *testing.T) {
 	}
 }
 
-// What was refreshed by hand, or by an earlier version, before its quarter hours were there is made anew.
-func TestRefreshCoarseMakesTheYoungAnew(t *testing.T) {
+// What was refreshed by hand, or by an earlier version, before its quarter hours were there is made anew once they are, whether
+// somebody looked meanwhile or not.
+func TestRefreshCoarseMendsWhatWasMadeTooEarly(t *testing.T) {
+	t.Parallel()
+	for _, looked := range []bool{false, true} {
+		conn := still(t, schematest.DatabaseOf(t, migrations.Community))
+		start := hour(t, conn, 5*time.Hour)
+		quartersTo(t, conn, start.Add(15*time.Minute))
+		exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_hourly', $1::timestamptz, $2::timestamptz)`, start, start.Add(time.Hour))
+		if looked {
+			refreshCoarse(t, conn)
+		}
+		quartersTo(t, conn, start.Add(time.Hour))
+		const inHour = `select events from usage_hourly where bucket = $1`
+		if n := one[int](t, conn, inHour, start); n != 1 {
+			t.Fatalf("the hour has %d events, want the one that was there when it was refreshed", n)
+		}
+		refreshCoarse(t, conn)
+		checkUsage(t, conn)
+	}
+}
+
+// Quarter hours that change without a note, as where events were changed by hand, take hours and days along.
+func TestRefreshCoarseFollowsItsQuarters(t *testing.T) {
 	t.Parallel()
 	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
-	start := hour(t, conn, 5*time.Hour)
-	quartersTo(t, conn, start.Add(15*time.Minute))
-	exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_hourly', $1::timestamptz, $2::timestamptz)`, start, start.Add(time.Hour))
-	quartersTo(t, conn, start.Add(time.Hour))
-	const inHour = `select events from usage_hourly where bucket = $1`
-	if n := one[int](t, conn, inHour, start); n != 1 {
-		t.Fatalf("the hour has %d events, want the one that was there when it was refreshed", n)
-	}
-	if done, err := migrations.RefreshCoarse(t.Context(), conn, start.Add(20*time.Minute)); err != nil || !done {
-		t.Fatalf("done %t, %v", done, err)
-	}
+	now := time.Now()
+	insert(t, conn, randomEvents(100, now.Add(-4*day), now.Add(-3*time.Hour))...)
+	settleAll(t, conn)
+	materialize(t, conn, migrations.Community)
+	exec(t, conn, `update events set cost_nano_usd = cost_nano_usd + 1 where ts < now() - interval '2 days'`)
+	materialize(t, conn, migrations.Community)
 	checkUsage(t, conn)
 }
 
@@ -86,9 +104,20 @@ func TestRefreshCoarseMakesTheYoungAnew(t *testing.T) {
 func TestRefreshCoarseRunsOnce(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn, other := still(t, db), connect(t, db)
+		still(t, db)
+		cfg, err := pgx.ParseConfig(db.URL)
+		if err != nil {
+			t.Fatal(err)
+		}
+		cfg.RuntimeParams["statement_timeout"] = "29s"
+		conn, err := pgx.ConnectConfig(t.Context(), cfg)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close(context.WithoutCancel(t.Context()))
+		other := connect(t, db)
 		exec(t, other, `select pg_advisory_lock($1)`, migrations.RefreshLock)
-		done, err := migrations.RefreshCoarse(t.Context(), conn, time.Time{})
+		done, err := migrations.RefreshCoarse(t.Context(), conn, time.Now())
 		if want := db.Edition != migrations.Community; err != nil || done != want {
 			t.Errorf("done %t, %v; want %t", done, err, want)
 		}
@@ -97,7 +126,7 @@ func TestRefreshCoarseRunsOnce(t *testing.T) {
 		if one[bool](t, conn, `select exists (select from pg_locks where locktype = 'advisory' and pid = pg_backend_pid())`) {
 			t.Error("RefreshCoarse kept its lock")
 		}
-		if timeout := one[string](t, conn, `show statement_timeout`); timeout != one[string](t, other, `show statement_timeout`) {
+		if timeout := one[string](t, conn, `show statement_timeout`); timeout != "29s" {
 			t.Errorf("the statement timeout is %s", timeout)
 		}
 	})

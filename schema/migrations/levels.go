@@ -73,15 +73,26 @@ func (l level) watermark(ctx context.Context, conn *pgx.Conn) (time.Time, error)
 	return t, nil
 }
 
-// By force, because what arrived late just as the policy moved on may be in no log of what to refresh.
-const refreshView = `call refresh_continuous_aggregate(('` + aggregates + `.' || $1)::regclass, $2::timestamptz, $3::timestamptz, force => true)`
+// In one piece, as the policy: later versions of TimescaleDB would make pieces of it, the newest first, and what lies behind them would
+// be in no answer meanwhile.
+const refreshView = `
+call refresh_continuous_aggregate(('` + aggregates + `.' || $1)::regclass, $2::timestamptz, $3::timestamptz,
+    force => $4, options => '{"buckets_per_batch": 0}')`
 
-// refresh materialises the spans.
+// refresh materialises the spans. By force, because what arrived late just as the policy moved on may be in no log of what to refresh.
 func (l level) refresh(ctx context.Context, conn *pgx.Conn, spans []span) error {
 	for _, s := range spans {
-		if _, err := conn.Exec(ctx, refreshView, l.view, s.from, s.to); err != nil {
-			return fmt.Errorf("refresh %s from %v to %v: %w", l.view, s.from, s.to, err)
+		if err := l.refreshSpan(ctx, conn, s, true); err != nil {
+			return err
 		}
+	}
+	return nil
+}
+
+// refreshSpan materialises what of a span has changed, or all of it by force.
+func (l level) refreshSpan(ctx context.Context, conn *pgx.Conn, s span, force bool) error {
+	if _, err := conn.Exec(ctx, refreshView, l.view, s.from, s.to, force); err != nil {
+		return fmt.Errorf("refresh %s from %v to %v: %w", l.view, s.from, s.to, err)
 	}
 	return nil
 }
@@ -126,6 +137,9 @@ func (l level) within(h horizon, spans []span) (may []span) {
 	return may
 }
 
+// resetTimeout bounds the wait for a server that has gone away.
+const resetTimeout = 5 * time.Second
+
 // unhurried runs f, which may take as long as ctx: a refresh of a day in which millions of events arrived late takes longer than any
 // other statement may.
 func unhurried(ctx context.Context, conn *pgx.Conn, f func() error) error {
@@ -136,7 +150,9 @@ func unhurried(ctx context.Context, conn *pgx.Conn, f func() error) error {
 	if conn.IsClosed() {
 		return err
 	}
-	if _, resetErr := conn.Exec(context.WithoutCancel(ctx), `reset statement_timeout`); resetErr != nil {
+	resetCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
+	defer cancel()
+	if _, resetErr := conn.Exec(resetCtx, `reset statement_timeout`); resetErr != nil {
 		return errors.Join(err, fmt.Errorf("reset the timeout: %w", resetErr))
 	}
 	return err

@@ -126,7 +126,7 @@ func refreshAsProcessor(ctx context.Context, conn *pgx.Conn, now time.Time) erro
 	if _, err := migrations.RefreshLate(ctx, conn, now); err != nil {
 		return err
 	}
-	_, err := migrations.RefreshCoarse(ctx, conn, time.Time{})
+	_, err := migrations.RefreshCoarse(ctx, conn, now)
 	return err
 }
 

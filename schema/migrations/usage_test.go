@@ -96,7 +96,7 @@ func materialize(t *testing.T, conn *pgx.Conn, e migrations.Edition) {
 
 func refreshCoarse(t *testing.T, conn *pgx.Conn) {
 	t.Helper()
-	if done, err := migrations.RefreshCoarse(t.Context(), conn, time.Time{}); err != nil || !done {
+	if done, err := migrations.RefreshCoarse(t.Context(), conn, time.Now()); err != nil || !done {
 		t.Fatalf("RefreshCoarse: done %t, %v", done, err)
 	}
 }
