@@ -344,6 +344,7 @@ FROM events WHERE account_id = $1 AND ts >= $2 AND ts < $3 GROUP BY session_id O
 
 // againstRaw compares what is kept up with grouping the raw events.
 func (r *reads) againstRaw(b *testing.B) {
+	r.t = b
 	f, month := &r.fleet, 30*24*time.Hour
 	half := f.from.Add(45 * 24 * time.Hour)
 	paths := map[string]string{}
@@ -398,12 +399,14 @@ func (r *reads) compare(b *testing.B, raw statement, paths ...string) {
 const (
 	storedPerSecond = 20_000
 	storedAtOnce    = 5_000
+	foldedAtOnce    = 20_000
 	// storingRounds is how often each endpoint is asked alone, and while events are stored.
 	storingRounds = 15
 )
 
 // whileStoring measures the answers alone and while a processor stores events.
 func (r *reads) whileStoring(b *testing.B) {
+	r.t = b
 	paths := r.paths()
 	alone, busy := make([][]time.Duration, len(paths)), make([][]time.Duration, len(paths))
 	all := func(into [][]time.Duration) {
@@ -413,7 +416,6 @@ func (r *reads) whileStoring(b *testing.B) {
 			}
 		}
 	}
-	r.t = b
 	r.ask(paths[0].path)
 	for b.Loop() {
 		all(alone)
@@ -427,7 +429,7 @@ func (r *reads) whileStoring(b *testing.B) {
 		b.ReportMetric(float64(stored)/time.Since(began).Seconds(), "stored/s")
 	}
 	for i, p := range paths {
-		b.Logf("%-28s alone %8v, while storing %8v, ratio %.2f", p.name,
+		fmt.Fprintf(os.Stderr, "%-28s alone %8v, while storing %8v, ratio %.2f\n", p.name, // A benchmark's log has ten lines.
 			median(alone[i]).Round(10*time.Microsecond), median(busy[i]).Round(10*time.Microsecond), ratio(busy[i], alone[i]))
 	}
 	b.ReportMetric(ratio(slices.Concat(busy...), slices.Concat(alone...)), "storing/alone")
@@ -450,6 +452,9 @@ func (r *reads) storeOn(ctx context.Context) (stored int) {
 		return 0
 	}
 	sink := timescale.New(pool, topic)
+	var folding sync.WaitGroup
+	defer folding.Wait()
+	folding.Go(func() { r.foldOn(ctx, pool) })
 	tick := time.NewTicker(time.Second * storedAtOnce / storedPerSecond)
 	defer tick.Stop()
 	for {
@@ -460,14 +465,32 @@ func (r *reads) storeOn(ctx context.Context) (stored int) {
 		}
 		span := timescale.Span{First: int64(stored), Next: int64(stored + storedAtOnce)}
 		_, err := sink.Save(whole, []timescale.Span{span}, r.fleet.arriving(span.First))
-		if err == nil && stored%storedPerSecond == 0 {
-			_, err = pool.Exec(whole, `SELECT fold_sessions(100000)`)
-		}
 		if err != nil {
 			r.t.Errorf("store: %v", err)
 			return stored
 		}
 		stored += storedAtOnce
+	}
+}
+
+// foldOn folds what the batches add, each second, as a processor does, until ctx ends.
+func (r *reads) foldOn(ctx context.Context, pool *pgxpool.Pool) {
+	tick := time.NewTicker(time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		for _, parts := range []string{`SELECT fold_sessions($1)`, `SELECT fold_usage_live($1)`} {
+			for folded := foldedAtOnce; folded == foldedAtOnce; {
+				if err := pool.QueryRow(context.WithoutCancel(ctx), parts, foldedAtOnce).Scan(&folded); err != nil {
+					r.t.Errorf("fold: %v", err)
+					return
+				}
+			}
+		}
 	}
 }
 

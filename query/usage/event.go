@@ -38,9 +38,9 @@ LIMIT 100`
 // Event returns one event. It returns ErrNotFound when the account has none of
 // this id.
 //
-// No index leads to an event by its id alone. The id says when the event came in,
-// and most happened within the hour before that; only for the others the rest of
-// the days that an event may be late is read.
+// No index leads to an event by its id alone. The id says when the event came in, to
+// the millisecond, and most happened then or some seconds before; only for the others
+// an hour is read, and then the rest of the days that an event may be late.
 func (s *Store) Event(ctx context.Context, accountID, id schema.ID) (EventDetail, error) {
 	windows, err := s.likelyTimes(ctx, accountID, id)
 	for i := 0; err == nil && i < len(windows); i++ {
@@ -83,7 +83,11 @@ func (s *Store) likelyTimes(ctx context.Context, accountID, id schema.ID) ([]win
 	oldest := arrival.Add(-schema.MaxEventAge - time.Minute)
 	newest := arrival.Add(schema.MaxEventAhead + time.Minute)
 	near := arrival.Add(-time.Hour)
-	return []window{{near, newest}, {oldest, near}}, nil
+	return []window{
+		{arrival, arrival.Add(time.Millisecond)},
+		{arrival.Add(-10 * time.Second), arrival.Add(time.Second)},
+		{near, newest}, {oldest, near},
+	}, nil
 }
 
 const selectFirstSeen = `
