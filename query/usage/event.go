@@ -86,7 +86,8 @@ func (s *Store) likelyTimes(ctx context.Context, accountID, id schema.ID) ([]win
 	return []window{
 		{arrival, arrival.Add(time.Millisecond)},
 		{arrival.Add(-10 * time.Second), arrival.Add(time.Second)},
-		{near, newest}, {oldest, near},
+		{near, newest},
+		{oldest, near},
 	}, nil
 }
 
