@@ -124,7 +124,7 @@ func BenchmarkCollector(b *testing.B) {
 	collector := &contender{server: startCollector(b, brokers[0]), broker: brokers[0]}
 	outlay := &contender{server: startRole(b, "ingest", brokerVar+"="+brokers[1].address, secretVar+"="+secret), broker: brokers[1], splits: true}
 	var ids uint32
-	for _, load := range []struct{ events, connections int }{{1, 64}, {1, 256}, {100, 16}} {
+	for _, load := range []struct{ events, connections int }{{1, 64}, {1, 256}, {100, 16}, {100, 64}} {
 		turns := []struct {
 			name string
 			*contender

@@ -130,7 +130,7 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	e.Cost, e.Source, e.PriceID = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID
 	if q.Source == price.Calculated {
 		start := len(r.memory.bytes)
-		r.memory.bytes = price.AppendBreakdown(r.memory.bytes, q)
+		r.memory.bytes = price.AppendBreakdown(r.memory.bytes, &q)
 		e.Breakdown = r.memory.since(start)
 	}
 	return nil

@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/wire"
 )
@@ -99,8 +100,8 @@ func judgeEvent(t *testing.T, e *schema.Event) {
 	if e.Metadata != nil && (!json.Valid(e.Metadata) || !utf8.Valid(e.Metadata) || len(e.Metadata) > schema.MaxMetadataBytes) {
 		t.Errorf("accepted metadata %q", e.Metadata)
 	}
-	if e.Breakdown != nil && !json.Valid(e.Breakdown) {
-		t.Errorf("breakdown %q", e.Breakdown)
+	if parts, err := price.AppendBreakdownJSON(nil, e.Breakdown); err != nil || !json.Valid(parts) {
+		t.Errorf("breakdown %q, %q, error %v", e.Breakdown, parts, err)
 	}
 }
 

@@ -127,7 +127,7 @@ func (l *ledger) price(e *schema.Event, book *price.Book) {
 	}
 	e.Cost, e.Source, e.PriceID, e.Breakdown = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID, nil
 	if q.Source == price.Calculated {
-		e.Breakdown = price.AppendBreakdown(nil, q)
+		e.Breakdown = price.AppendBreakdown(nil, &q)
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 )
 
 // sums are the ways to add up, each with what it has to be equal to: what it is made of the events themselves.
@@ -98,7 +99,13 @@ func (l *ledger) stored() map[schema.ID]string {
 
 // text is what stored has of an event.
 func text(e *schema.Event) string {
-	priceID, parts := e.PriceID, string(e.Breakdown)
+	priceID, parts := e.PriceID, ""
+	if e.Breakdown != nil {
+		written, err := price.AppendBreakdownJSON(nil, e.Breakdown)
+		if parts = string(written); err != nil {
+			parts = err.Error()
+		}
+	}
 	if priceID == "" {
 		priceID = "no price"
 	}

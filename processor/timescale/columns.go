@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 )
 
 // column is one array parameter in PostgreSQL's binary format, filled element by
@@ -65,6 +66,20 @@ func (c *column) optionalBytes(v []byte) {
 	}
 	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(v)))
 	c.buf = append(c.buf, v...)
+	c.count++
+}
+
+// breakdown stores the breakdown of a cost as JSON, and none as null. What is no
+// breakdown was refused with its record.
+func (c *column) breakdown(v []byte) {
+	start := len(c.buf)
+	text, err := price.AppendBreakdownJSON(append(c.buf, 0, 0, 0, 0), v)
+	if len(v) == 0 || err != nil {
+		c.null()
+		return
+	}
+	c.buf = text
+	binary.BigEndian.PutUint32(c.buf[start:], uint32(len(c.buf)-start-4))
 	c.count++
 }
 

@@ -64,7 +64,7 @@ func (c *eventColumns) add(item *Item) {
 	c[21].int8(int64(e.Cost))
 	c[22].text(string(e.Source))
 	c[23].optionalText(e.PriceID)
-	c[24].optionalBytes(e.Breakdown)
+	c[24].breakdown(e.Breakdown)
 	c[25].optionalText(strings.Join(e.Tags, separator))
 	c[26].optionalBytes(e.Metadata)
 	c[27].optionalText(e.IdempotencyKey)

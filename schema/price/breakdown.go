@@ -1,7 +1,13 @@
 package price
 
 import (
+	"errors"
+	"fmt"
+	"math"
 	"strconv"
+	"unicode/utf8"
+
+	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/outlayhq/outlay/schema/price/catalogue"
 )
@@ -16,13 +22,73 @@ var partHeads = func() (heads [Kinds]string) {
 	return heads
 }()
 
-// AppendBreakdown appends the parts of a quote as JSON: an array with, for each kind of token, its count, rate
-// and share of the cost, the tier and the rule that matched the model. It is what is stored with an event and
-// what readers are shown. A quote without a calculated cost has no parts: [].
-func AppendBreakdown(dst []byte, q Quote) []byte {
+// ErrNotBreakdown is wrapped by every error about a packed breakdown.
+var ErrNotBreakdown = errors.New("not a breakdown of a cost")
+
+// The fields of CostBreakdown and of CostPart in event.proto.
+const (
+	partsField, aboveField, ruleField = 1, 2, 3
+
+	kindField, tokensField, rateField, costField = 1, 2, 3, 4
+)
+
+// AppendBreakdown packs how the cost of a quote came about, as the message CostBreakdown of event.proto: a quarter
+// of the JSON that is stored and shown in the end, so that it can travel with every event.
+func AppendBreakdown(dst []byte, q *Quote) []byte {
+	if q.AboveTokens > 0 {
+		dst = appendNumber(dst, aboveField, q.AboveTokens)
+	}
+	if q.Rule != "" {
+		dst = protowire.AppendVarint(append(dst, ruleField<<3|byte(protowire.BytesType)), uint64(len(q.Rule)))
+		dst = append(dst, q.Rule...)
+	}
+	for k := range q.Parts {
+		part := &q.Parts[k]
+		if part.Tokens == 0 {
+			continue
+		}
+		dst = append(dst, partsField<<3|byte(protowire.BytesType), 0)
+		start := len(dst)
+		dst = append(dst, kindField<<3, byte(k)+1)
+		dst = appendNumber(dst, tokensField, part.Tokens)
+		dst = appendNumber(dst, rateField, part.RatePicoUSD)
+		dst = appendNumber(dst, costField, part.CostNanoUSD)
+		dst[start-1] = byte(len(dst) - start) // At most 35.
+	}
+	return dst
+}
+
+func appendNumber(dst []byte, field byte, v int64) []byte {
+	if v == 0 {
+		return dst
+	}
+	return protowire.AppendVarint(append(dst, field<<3), uint64(v))
+}
+
+// CheckBreakdown returns an error, which wraps ErrNotBreakdown, unless AppendBreakdownJSON understands b.
+func CheckBreakdown(b []byte) error {
+	if isBreakdownJSON(b) {
+		return nil
+	}
+	_, err := unpack(b)
+	return err
+}
+
+// AppendBreakdownJSON appends a packed breakdown as JSON: an array with, for each kind of token, its count, rate and
+// share of the cost, the tier and the rule that matched the model. It is what is stored with an event and what readers
+// are shown. What is such an array already, as earlier versions sent it with an event, stays as it is. An error wraps
+// ErrNotBreakdown.
+func AppendBreakdownJSON(dst, b []byte) ([]byte, error) {
+	if isBreakdownJSON(b) {
+		return append(dst, b...), nil
+	}
+	u, err := unpack(b)
+	if err != nil {
+		return dst, err
+	}
 	dst = append(dst, '[')
 	from, to := 0, 0 // where the tier and the rule are that all parts share
-	for k, part := range q.Parts.All() {
+	for k, part := range u.parts.All() {
 		if dst[len(dst)-1] != '[' {
 			dst = append(dst, ',')
 		}
@@ -38,13 +104,95 @@ func AppendBreakdown(dst []byte, q Quote) []byte {
 		}
 		from = len(dst)
 		dst = append(dst, `,"tier":"`...)
-		dst = appendTier(dst, q.AboveTokens)
+		dst = appendTier(dst, u.aboveTokens)
 		dst = append(dst, `","rule":"`...)
-		dst = appendEscaped(dst, q.Rule)
+		dst = appendEscaped(dst, u.rule)
 		dst = append(dst, `"}`...)
 		to = len(dst)
 	}
-	return append(dst, ']')
+	return append(dst, ']'), nil
+}
+
+// isBreakdownJSON tells the JSON array from the message, none of whose fields begins with a bracket.
+func isBreakdownJSON(b []byte) bool { return len(b) > 0 && b[0] == '[' }
+
+type unpacked struct {
+	parts       Parts
+	aboveTokens int64
+	rule        []byte
+}
+
+func unpack(b []byte) (u unpacked, err error) {
+	err = eachField(b, func(field protowire.Number, number int64, text []byte) error {
+		switch field {
+		case partsField:
+			return u.unpackPart(text)
+		case aboveField:
+			u.aboveTokens = number
+		case ruleField:
+			u.rule = text
+		}
+		return nil
+	})
+	return u, err
+}
+
+func (u *unpacked) unpackPart(b []byte) error {
+	var kind int64
+	var part Part
+	err := eachField(b, func(field protowire.Number, number int64, _ []byte) error {
+		switch field {
+		case kindField:
+			kind = number
+		case tokensField:
+			part.Tokens = number
+		case rateField:
+			part.RatePicoUSD = number
+		case costField:
+			part.CostNanoUSD = number
+		}
+		return nil
+	})
+	if err == nil && (kind < 1 || kind > int64(Kinds)) {
+		err = fmt.Errorf("%w: unknown kind %d", ErrNotBreakdown, kind)
+	}
+	if err == nil {
+		u.parts[kind-1] = part
+	}
+	return err
+}
+
+// eachField tells the fields of a message that are numbers, none of which may be negative, and those that are bytes.
+// It passes over others.
+func eachField(b []byte, tell func(field protowire.Number, number int64, text []byte) error) error {
+	for len(b) > 0 {
+		field, kind, n := protowire.ConsumeTag(b)
+		if n < 0 {
+			return fmt.Errorf("%w: %w", ErrNotBreakdown, protowire.ParseError(n))
+		}
+		b = b[n:]
+		size := protowire.ConsumeFieldValue(field, kind, b)
+		if size < 0 {
+			return fmt.Errorf("%w: %w", ErrNotBreakdown, protowire.ParseError(size))
+		}
+		var err error
+		switch kind {
+		case protowire.VarintType:
+			number, _ := protowire.ConsumeVarint(b)
+			if number > math.MaxInt64 {
+				return fmt.Errorf("%w: field %d is negative", ErrNotBreakdown, field)
+			}
+			err = tell(field, int64(number), nil)
+		case protowire.BytesType:
+			text, _ := protowire.ConsumeBytes(b)
+			err = tell(field, 0, text)
+		}
+		if err != nil {
+			return err
+		}
+		b = b[size:]
+	}
+	return nil
 }
 
 func appendTier(dst []byte, above int64) []byte {
@@ -56,11 +204,13 @@ func appendTier(dst []byte, above int64) []byte {
 
 // appendEscaped appends s as the inside of a JSON string. Rules are visible ASCII, except for an override's
 // pattern, which an operator wrote; anything else in it becomes a question mark, so that it can be stored anywhere.
-func appendEscaped(dst []byte, s string) []byte {
+func appendEscaped(dst, s []byte) []byte {
 	if isPlain(s) {
 		return append(dst, s...)
 	}
-	for _, r := range s {
+	for len(s) > 0 {
+		r, size := utf8.DecodeRune(s)
+		s = s[size:]
 		switch {
 		case r == '"' || r == '\\':
 			dst = append(dst, '\\', byte(r))
@@ -73,9 +223,9 @@ func appendEscaped(dst []byte, s string) []byte {
 	return dst
 }
 
-func isPlain(s string) bool {
-	for i := range len(s) {
-		if c := s[i]; c < ' ' || c > '~' || c == '"' || c == '\\' {
+func isPlain(s []byte) bool {
+	for _, c := range s {
+		if c < ' ' || c > '~' || c == '"' || c == '\\' {
 			return false
 		}
 	}

@@ -37,6 +37,25 @@ func FuzzQuote(f *testing.F) {
 	})
 }
 
+// No bytes break the JSON that is made of a packed breakdown.
+func FuzzBreakdown(f *testing.F) {
+	q, err := Default().Quote("", "models/gemini-1.5-pro", today, Usage{Input: 128_001, CacheRead: 128_000})
+	if err != nil {
+		f.Fatal(err)
+	}
+	f.Add(AppendBreakdown(nil, &q))
+	f.Add([]byte{})
+	f.Fuzz(func(t *testing.T, packed []byte) {
+		text, err := AppendBreakdownJSON(nil, packed)
+		if (err == nil) != (CheckBreakdown(packed) == nil) || err != nil && !errors.Is(err, ErrNotBreakdown) {
+			t.Fatalf("AppendBreakdownJSON error = %v, CheckBreakdown error = %v", err, CheckBreakdown(packed))
+		}
+		if err == nil && !isBreakdownJSON(packed) && !json.Valid(text) {
+			t.Fatalf("AppendBreakdownJSON = %s", text)
+		}
+	})
+}
+
 func checkQuote(t *testing.T, b *Book, provider, model string, u Usage) {
 	t.Helper()
 	q, err := b.Quote(provider, model, today, u)
@@ -49,7 +68,7 @@ func checkQuote(t *testing.T, b *Book, provider, model string, u Usage) {
 	if again, _ := b.Quote(provider, model, today, u); again != q {
 		t.Fatalf("asked twice: %+v, then %+v", q, again)
 	}
-	if breakdown := AppendBreakdown(nil, q); !json.Valid(breakdown) {
+	if breakdown := breakdownJSON(t, &q); !json.Valid(breakdown) {
 		t.Fatalf("breakdown = %s", breakdown)
 	}
 }

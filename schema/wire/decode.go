@@ -9,6 +9,7 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 )
 
 // ErrNotEvent is wrapped by every error of Decode.
@@ -55,7 +56,7 @@ func Decode(b []byte, e *schema.Event) error {
 }
 
 // lastField is the highest field number that this version knows.
-const lastField = 29
+const lastField = 30
 
 func notEvent(err error) error { return fmt.Errorf("%w: %w", ErrNotEvent, err) }
 
@@ -150,9 +151,9 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 		}
 		e.Leases = append(e.Leases, lease)
 		return nil
-	case 20:
+	case 20, 30:
 		e.Breakdown = bytesOf(v)
-		return nil
+		return price.CheckBreakdown(v)
 	case 27:
 		e.Metadata = bytesOf(v)
 		return nil

@@ -29,7 +29,6 @@ func Append(dst []byte, e *schema.Event) []byte {
 	dst = appendNumber(dst, 17, int64(e.Cost))
 	dst = appendNumber(dst, 18, costSourceNumber(e.Source))
 	dst = appendText(dst, 19, e.PriceID)
-	dst = appendText(dst, 20, e.Breakdown)
 	dst = appendFlag(dst, 21, e.Status == schema.StatusError)
 	dst = appendText(dst, 22, e.ErrorType)
 	dst = appendText(dst, 23, e.Step)
@@ -43,7 +42,7 @@ func Append(dst []byte, e *schema.Event) []byte {
 	for _, lease := range e.Leases {
 		dst = appendID(dst, 29, lease)
 	}
-	return dst
+	return appendText(dst, 30, e.Breakdown)
 }
 
 // The functions append a field and, as proto3 has it, leave it out where it holds its

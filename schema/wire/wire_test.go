@@ -3,6 +3,8 @@ package wire
 import (
 	"context"
 	"errors"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -14,6 +16,7 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 )
 
 // fullEvent has every field set.
@@ -23,7 +26,7 @@ func fullEvent() schema.Event {
 		SessionID: "ses_x", SessionImplicit: true,
 		Time: time.UnixMicro(1_700_000_000_000_001).UTC(), ReceivedAt: time.UnixMicro(1_700_000_000_000_002).UTC(),
 		InputTokens: 10, OutputTokens: 11, CacheReadTokens: 12, CacheWriteTokens: 13, CacheWrite1hTokens: 14, ReasoningTokens: 15,
-		LatencyMS: 16, Cost: 17, Source: schema.CostUnpriced, PriceID: "p", Breakdown: []byte(`[]`),
+		LatencyMS: 16, Cost: 17, Source: schema.CostUnpriced, PriceID: "p", Breakdown: []byte{0x10, 1},
 		Status: schema.StatusError, ErrorType: "timeout", Step: "plan", Parent: schema.ID{15: 3}, UserID: "u",
 		Tags: []string{"a", "b"}, Metadata: []byte(`{"k":1}`), IdempotencyKey: "key",
 		Leases: []schema.ID{{15: 4}, {15: 5}},
@@ -44,7 +47,7 @@ func TestAppendWritesTheMessageOfEventProto(t *testing.T) {
 	}
 	fields := message.Descriptor().Fields()
 	for i := range fields.Len() {
-		if field := fields.Get(i); !message.Has(field) {
+		if field := fields.Get(i); !message.Has(field) && field.Name() != "cost_breakdown_json" {
 			t.Errorf("field %s is not written", field.Name())
 		}
 	}
@@ -131,6 +134,7 @@ func TestDecodeRefuses(t *testing.T) {
 		"invalid UTF-8":    append(append([]byte(nil), good...), 0x1a, 1, 0xff),
 		"wrong wire type":  append(append([]byte(nil), good...), 0x18, 1),
 		"unknown source":   append(append([]byte(nil), good...), 0x90, 1, 9),
+		"no breakdown":     append(append([]byte(nil), good...), 0xf2, 1, 1, 0xff),
 		"fixed-size field": append(append([]byte(nil), good...), 0x51, 0, 0, 0, 0, 0, 0, 0, 0),
 	} {
 		var got schema.Event
@@ -154,11 +158,75 @@ func TestDecodeSkipsUnknownFields(t *testing.T) {
 	}
 }
 
+// Events that an earlier version wrote have the JSON of their breakdown.
+func TestDecodeKeepsTheJSONOfEarlierVersions(t *testing.T) {
+	t.Parallel()
+	e := fullEvent()
+	e.Breakdown = nil
+	value := append(Append(nil, &e), 0xa2, 1, 2, '[', ']')
+	e.Breakdown = []byte(`[]`)
+	var got, again schema.Event
+	for _, step := range []struct {
+		value []byte
+		to    *schema.Event
+	}{{value, &got}, {Append(nil, &e), &again}} {
+		if err := Decode(step.value, step.to); err != nil {
+			t.Fatal(err)
+		}
+		if diff := cmp.Diff(e, *step.to); diff != "" {
+			t.Errorf("decoded event differs (-want +got):\n%s", diff)
+		}
+	}
+}
+
+// The packed breakdown of a price is the message of event.proto.
+func TestBreakdownIsTheMessageOfEventProto(t *testing.T) {
+	t.Parallel()
+	q := price.Quote{Rule: "equals m", AboveTokens: 128_000}
+	for k := range q.Parts {
+		q.Parts[k] = price.Part{Tokens: int64(k) + 1, RatePicoUSD: 100, CostNanoUSD: 200}
+	}
+	message := dynamicpb.NewMessage(descriptor(t).Fields().ByName("cost_breakdown").Message())
+	if err := proto.Unmarshal(price.AppendBreakdown(nil, &q), message); err != nil {
+		t.Fatal(err)
+	}
+	names := message.Descriptor().ParentFile().Enums().ByName("TokenKind").Values()
+	var want []string
+	for k := range price.Kinds {
+		want = append(want, fmt.Sprintf("kind:TOKEN_KIND_%s tokens:%d rate_pico_usd:100 cost_nano_usd:200", strings.ToUpper(k.String()), k+1))
+	}
+	var got []string
+	parts := message.Get(message.Descriptor().Fields().ByName("parts")).List()
+	for i := range parts.Len() {
+		part := parts.Get(i).Message()
+		var fields []string
+		for j := range part.Descriptor().Fields().Len() {
+			field := part.Descriptor().Fields().Get(j)
+			value := part.Get(field).String()
+			if field.Enum() != nil {
+				value = string(names.ByNumber(part.Get(field).Enum()).Name())
+			}
+			fields = append(fields, string(field.Name())+":"+value)
+		}
+		if len(part.GetUnknown()) > 0 {
+			t.Errorf("fields that event.proto does not have: %x", part.GetUnknown())
+		}
+		got = append(got, strings.Join(fields, " "))
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("parts (-want +got):\n%s", diff)
+	}
+	rest := message.Descriptor().Fields()
+	if above, rule := message.Get(rest.ByName("above_tokens")).Int(), message.Get(rest.ByName("rule")).String(); above != q.AboveTokens || rule != q.Rule || len(message.GetUnknown()) > 0 {
+		t.Errorf("above_tokens %d, rule %q, unknown %x", above, rule, message.GetUnknown())
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	e := fullEvent()
 	f.Add(Append(nil, &e))
 	f.Add([]byte{})
-	f.Add(append(Append(nil, &e), 0xa2, 1, 0, 0xda, 1, 0, 0xd2, 1, 0)) // no breakdown, no metadata, and a tag that is empty
+	f.Add(append(Append(nil, &e), 0xa2, 1, 0, 0xda, 1, 0, 0xd2, 1, 0)) // no JSON of a breakdown, no metadata, and a tag that is empty
 	f.Fuzz(func(t *testing.T, value []byte) {
 		var got schema.Event
 		if err := Decode(value, &got); err != nil {
