@@ -32,11 +32,8 @@ func (s *scanner) event(r *request) bool {
 			return false
 		}
 		seen |= 1 << to.number
-		if s.mark('}') {
-			return true
-		}
 		if !s.mark(',') {
-			return false
+			return s.mark('}')
 		}
 	}
 }
@@ -124,18 +121,28 @@ func (s *scanner) textInto(t *optionalText, m *memory) bool {
 	return ok
 }
 
+// maxScanDigits is how many digits of a count scan takes.
+const maxScanDigits = 15
+
 func (s *scanner) countInto(c *optionalCount, name string) bool {
-	literal, ok := s.number()
-	if !ok || len(literal) > 15 {
+	t := s.rest
+	var n int64
+	length := 0
+	for length < len(t) && length <= maxScanDigits {
+		digit := t[length] - '0'
+		if digit > 9 {
+			break
+		}
+		n = n*10 + int64(digit)
+		length++
+	}
+	switch {
+	case length == 0 || length > maxScanDigits || length > 1 && t[0] == '0':
+		return false
+	case length < len(t) && (t[length] == '.' || t[length] == 'e' || t[length] == 'E'):
 		return false
 	}
-	var n int64
-	for _, digit := range literal {
-		if digit < '0' || digit > '9' {
-			return false
-		}
-		n = n*10 + int64(digit-'0')
-	}
+	s.rest = t[length:]
 	*c = optionalCount{value: n, name: name}
 	return true
 }

@@ -19,8 +19,16 @@ func (s *scanner) space() {
 	}
 }
 
-// mark passes over c and the space around it.
+// mark passes over c and the space around it, of which there is none as a rule.
 func (s *scanner) mark(c byte) bool {
+	if t := s.rest; len(t) > 1 && t[0] == c && t[1] > ' ' {
+		s.rest = t[1:]
+		return true
+	}
+	return s.spacedMark(c)
+}
+
+func (s *scanner) spacedMark(c byte) bool {
 	if len(s.rest) > 0 && s.rest[0] != c {
 		s.space()
 	}
@@ -60,18 +68,30 @@ func (s *scanner) word(w string) bool {
 
 // text returns what a string without escapes and control characters holds.
 func (s *scanner) text() ([]byte, bool) {
-	if len(s.rest) == 0 || s.rest[0] != '"' {
+	t := s.rest
+	if len(t) == 0 || t[0] != '"' {
 		return nil, false
 	}
-	ascii := true
-	for i := 1; i < len(s.rest); i++ {
-		if i+8 <= len(s.rest) {
-			plain := plainBytes(binary.LittleEndian.Uint64(s.rest[i:]))
-			if i += plain; plain == 8 {
-				i--
-				continue
-			}
+	i := 1
+	for i+8 <= len(t) {
+		plain := plainBytes(binary.LittleEndian.Uint64(t[i:]))
+		i += plain
+		if plain == 8 {
+			continue
 		}
+		if t[i] == '"' {
+			s.rest = t[i+1:]
+			return t[1:i], true
+		}
+		break
+	}
+	return s.textFrom(i)
+}
+
+// textFrom is text whose first bytes, up to i, are plain.
+func (s *scanner) textFrom(i int) ([]byte, bool) {
+	ascii := true
+	for ; i < len(s.rest); i++ {
 		switch c := s.rest[i]; {
 		case c == '"':
 			text := s.rest[1:i]
@@ -84,6 +104,13 @@ func (s *scanner) text() ([]byte, bool) {
 		}
 	}
 	return nil, false
+}
+
+// word returns the first eight bytes of text, the first of them lowest.
+func word(text string) uint64 {
+	_ = text[7]
+	return uint64(text[0]) | uint64(text[1])<<8 | uint64(text[2])<<16 | uint64(text[3])<<24 |
+		uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
 }
 
 // plainBytes returns how many of eight bytes, the first of which is the lowest, come

@@ -246,6 +246,12 @@ func appendText(dst []byte, text string) []byte {
 
 // plain reports whether text is a JSON string as it stands.
 func plain(text string) bool {
+	for len(text) >= 8 {
+		if plainBytes(word(text)) < 8 {
+			return false
+		}
+		text = text[8:]
+	}
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
 			return false

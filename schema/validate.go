@@ -36,6 +36,12 @@ func (f Faults) Has(field string) bool {
 // CheckText notes what is wrong with an optional text of at most limit
 // characters: invalid UTF-8, control characters, or too long.
 func (f *Faults) CheckText(field, text string, limit int) {
+	if text != "" {
+		f.checkText(field, text, limit)
+	}
+}
+
+func (f *Faults) checkText(field, text string, limit int) {
 	if message := TextFault(text, limit); message != "" {
 		f.Add(field, message)
 	}

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -79,6 +80,12 @@ func reset(b *testing.B, pool *pgxpool.Pool) {
 	}
 }
 
+// The cost of every event, and the JSON of its breakdown for what is not measured.
+var (
+	benchQuote        = price.Quote{Rule: "equals gpt-4o", Parts: price.Parts{price.Input: {Tokens: 1200, RatePicoUSD: 2_500_000, CostNanoUSD: 3_000_000}}}
+	benchBreakdown, _ = price.AppendBreakdownJSON(nil, price.AppendBreakdown(nil, &benchQuote))
+)
+
 // benchItems are the events of one batch: 200 agents, eight models, sessions of
 // about ten steps, as a fleet sends them.
 func benchItems(r *rand.Rand, first int64, keyedPercent int) []timescale.Item {
@@ -92,7 +99,7 @@ func benchItems(r *rand.Rand, first int64, keyedPercent int) []timescale.Item {
 			SessionID: fmt.Sprintf("ses_%08x-conversation", r.IntN(1000)+int(first/10)), Time: now, ReceivedAt: now,
 			InputTokens: int64(r.IntN(5000)), OutputTokens: int64(r.IntN(800)), LatencyMS: int64(r.IntN(4000)),
 			Cost: schema.NanoUSD(r.IntN(10_000_000)), Source: schema.CostCalculated, PriceID: "openai/gpt-4o@2024-10-02",
-			Breakdown: []byte(`[{"kind":"input","tokens":1200,"rate_usd_per_mtok":2.5,"cost_usd":0.003,"tier":"base","rule":"equals gpt-4o"}]`),
+			Breakdown: price.AppendBreakdown(nil, &benchQuote),
 			Status:    schema.StatusOK, Metadata: []byte(`{"env":"prod","team":"search","attempt":1}`),
 		}
 		if r.IntN(100) < keyedPercent {
@@ -146,7 +153,7 @@ func appendRow(buf []byte, item *timescale.Item) []byte {
 	row.int8(int64(e.Cost))
 	row.bytes([]byte(e.Source))
 	row.bytes([]byte(e.PriceID))
-	row.bytes(e.Breakdown)
+	row.bytes(benchBreakdown)
 	row.null(1)
 	row.bytes(e.Metadata)
 	row.null(1)

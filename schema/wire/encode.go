@@ -35,7 +35,7 @@ func Append(dst []byte, e *schema.Event) []byte {
 	dst = appendID(dst, 24, e.Parent)
 	dst = appendText(dst, 25, e.UserID)
 	for _, tag := range e.Tags {
-		dst = append(protowire.AppendVarint(appendTag(dst, 26, protowire.BytesType), uint64(len(tag))), tag...)
+		dst = append(appendLength(appendTag(dst, 26, protowire.BytesType), len(tag)), tag...)
 	}
 	dst = appendText(dst, 27, e.Metadata)
 	dst = appendText(dst, 28, e.IdempotencyKey)
@@ -66,7 +66,15 @@ func appendText[T string | []byte](dst []byte, field protowire.Number, v T) []by
 	if len(v) == 0 {
 		return dst
 	}
-	return append(protowire.AppendVarint(appendTag(dst, field, protowire.BytesType), uint64(len(v))), v...)
+	return append(appendLength(appendTag(dst, field, protowire.BytesType), len(v)), v...)
+}
+
+// appendLength appends a length, which is one byte as a rule.
+func appendLength(dst []byte, n int) []byte {
+	if n < 0x80 {
+		return append(dst, byte(n))
+	}
+	return protowire.AppendVarint(dst, uint64(n))
 }
 
 func appendID(dst []byte, field protowire.Number, id schema.ID) []byte {
