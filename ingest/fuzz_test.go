@@ -100,8 +100,35 @@ func judgeEvent(t *testing.T, e *schema.Event) {
 	if e.Metadata != nil && (!json.Valid(e.Metadata) || !utf8.Valid(e.Metadata) || len(e.Metadata) > schema.MaxMetadataBytes) {
 		t.Errorf("accepted metadata %q", e.Metadata)
 	}
-	if parts, err := price.AppendBreakdownJSON(nil, e.Breakdown); err != nil || !json.Valid(parts) {
-		t.Errorf("breakdown %q, %q, error %v", e.Breakdown, parts, err)
+	if (e.Breakdown != nil) != (e.Source == schema.CostCalculated) {
+		t.Errorf("a cost that is %s has the breakdown %q", e.Source, e.Breakdown)
+	}
+	judgeBreakdown(t, e)
+}
+
+// judgeBreakdown holds the parts of a cost, as they are stored, against it.
+func judgeBreakdown(t *testing.T, e *schema.Event) {
+	t.Helper()
+	if e.Breakdown == nil {
+		return
+	}
+	text, err := price.AppendBreakdownJSON(nil, e.Breakdown)
+	var parts []struct {
+		Cost json.Number `json:"cost_usd"`
+	}
+	if err = errors.Join(err, json.Unmarshal(text, &parts)); err != nil {
+		t.Fatalf("breakdown %q is %q: %v", e.Breakdown, text, err)
+	}
+	var sum schema.NanoUSD
+	for _, part := range parts {
+		cost, err := schema.ParseUSD(part.Cost.String())
+		if err != nil {
+			t.Fatal(err)
+		}
+		sum += cost
+	}
+	if sum != e.Cost {
+		t.Errorf("the parts of %s add up to %s, the cost is %s", text, sum, e.Cost)
 	}
 }
 

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
 	"github.com/outlayhq/outlay/schema/wire"
 )
@@ -223,7 +224,8 @@ func TestRunStoresAllColumns(t *testing.T) {
 	e.SessionImplicit, e.Status, e.ErrorType = true, schema.StatusError, "timeout"
 	e.Step, e.Parent, e.UserID, e.Tags = "plan", schema.ID{15: 9}, "u", []string{"a b", "ü,{}\"'"}
 	e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens = 2, 3, 4, 5
-	e.PriceID, e.Breakdown, e.Metadata = "p/m@1", []byte(`[{"kind":"input"}]`), []byte(`{"k": 1.50}`)
+	q := price.Quote{Rule: "equals m", Parts: price.Parts{price.Input: {Tokens: 1, RatePicoUSD: 1000, CostNanoUSD: 1}}}
+	e.PriceID, e.Breakdown, e.Metadata = "p/m@1", price.AppendBreakdown(nil, &q), []byte(`{"k": 1.50}`)
 	f.produce(t, e)
 	f.start(t)
 	f.await(t, totals{Events: 1, Distinct: 1, Cost: 1, SpendEvents: 1, SpendCost: 1, Positions: 1})
@@ -237,7 +239,7 @@ func TestRunStoresAllColumns(t *testing.T) {
 		t.Fatal(err)
 	}
 	want := uuid(e.ID) + `|agent-1|p|m|ses_1|t|error|timeout|plan|u|` + uuid(e.Parent) +
-		`|1|1|2|3|4|5|1|1|calculated|p/m@1|[{"kind":"input"}]|["a b","ü,{}\"'"]|{"k": 1.50}`
+		`|1|1|2|3|4|5|1|1|calculated|p/m@1|[{"kind":"input","tokens":1,"rate_usd_per_mtok":0.001,"cost_usd":0.000000001,"tier":"base","rule":"equals m"}]|["a b","ü,{}\"'"]|{"k": 1.50}`
 	if got != want {
 		t.Errorf("row = %s\nwant  %s", got, want)
 	}

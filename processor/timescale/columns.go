@@ -69,8 +69,7 @@ func (c *column) optionalBytes(v []byte) {
 	c.count++
 }
 
-// breakdown stores the breakdown of a cost as JSON, and none as null. What is no
-// breakdown was refused with its record.
+// breakdown stores the breakdown of a cost as JSON, and as null what is none.
 func (c *column) breakdown(v []byte) {
 	start := len(c.buf)
 	text, err := price.AppendBreakdownJSON(append(c.buf, 0, 0, 0, 0), v)

@@ -6,10 +6,32 @@ import (
 	"math/rand/v2"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/price"
 )
+
+// A breakdown is stored as JSON; what is none leaves nothing behind in the column.
+func TestBreakdownColumnIsReadBack(t *testing.T) {
+	t.Parallel()
+	packed := price.AppendBreakdown(nil, &price.Quote{Rule: "equals m", Parts: price.Parts{price.Output: {Tokens: 2, RatePicoUSD: 1_000_000, CostNanoUSD: 2000}}})
+	const written = `[{"kind":"output","tokens":2,"rate_usd_per_mtok":1,"cost_usd":0.000002,"tier":"base","rule":"equals m"}]`
+	var c column
+	c.reset(pgtype.TextOID)
+	for _, b := range [][]byte{packed, nil, {0xff}, packed[:len(packed)-1], []byte(`[ {"kind":"input"}]`), packed} {
+		c.breakdown(b)
+	}
+	var got []pgtype.Text
+	if err := pgtype.NewMap().Scan(pgtype.TextArrayOID, pgtype.BinaryFormatCode, c.bytes(), &got); err != nil {
+		t.Fatal(err)
+	}
+	want := []pgtype.Text{{String: written, Valid: true}, {}, {}, {}, {String: `[ {"kind":"input"}]`, Valid: true}, {String: written, Valid: true}}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("read back (-want +got):\n%s", diff)
+	}
+}
 
 // A numeric is read back as the number it was made of, whatever its digits.
 func TestNumericColumnIsReadBack(t *testing.T) {

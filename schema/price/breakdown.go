@@ -3,7 +3,6 @@ package price
 import (
 	"errors"
 	"fmt"
-	"math"
 	"strconv"
 	"unicode/utf8"
 
@@ -65,11 +64,9 @@ func appendNumber(dst []byte, field byte, v int64) []byte {
 	return protowire.AppendVarint(append(dst, field<<3), uint64(v))
 }
 
-// CheckBreakdown returns an error, which wraps ErrNotBreakdown, unless AppendBreakdownJSON understands b.
+// CheckBreakdown returns an error, which wraps ErrNotBreakdown, unless b is a packed breakdown all of which is
+// understood.
 func CheckBreakdown(b []byte) error {
-	if isBreakdownJSON(b) {
-		return nil
-	}
 	_, err := unpack(b)
 	return err
 }
@@ -79,7 +76,7 @@ func CheckBreakdown(b []byte) error {
 // are shown. What is such an array already, as earlier versions sent it with an event, stays as it is. An error wraps
 // ErrNotBreakdown.
 func AppendBreakdownJSON(dst, b []byte) ([]byte, error) {
-	if isBreakdownJSON(b) {
+	if IsBreakdownJSON(b) {
 		return append(dst, b...), nil
 	}
 	u, err := unpack(b)
@@ -113,8 +110,8 @@ func AppendBreakdownJSON(dst, b []byte) ([]byte, error) {
 	return append(dst, ']'), nil
 }
 
-// isBreakdownJSON tells the JSON array from the message, none of whose fields begins with a bracket.
-func isBreakdownJSON(b []byte) bool { return len(b) > 0 && b[0] == '[' }
+// IsBreakdownJSON tells a breakdown that is JSON already from a packed one, none of whose fields begins with a bracket.
+func IsBreakdownJSON(b []byte) bool { return len(b) > 0 && b[0] == '[' }
 
 type unpacked struct {
 	parts       Parts
@@ -129,6 +126,7 @@ func unpack(b []byte) (u unpacked, err error) {
 			return u.unpackPart(text)
 		case aboveField:
 			u.aboveTokens = number
+			return checkNumber(field, number)
 		case ruleField:
 			u.rule = text
 		}
@@ -150,8 +148,10 @@ func (u *unpacked) unpackPart(b []byte) error {
 			part.RatePicoUSD = number
 		case costField:
 			part.CostNanoUSD = number
+		default:
+			return nil
 		}
-		return nil
+		return checkNumber(field, number)
 	})
 	if err == nil && (kind < 1 || kind > int64(Kinds)) {
 		err = fmt.Errorf("%w: unknown kind %d", ErrNotBreakdown, kind)
@@ -162,8 +162,14 @@ func (u *unpacked) unpackPart(b []byte) error {
 	return err
 }
 
-// eachField tells the fields of a message that are numbers, none of which may be negative, and those that are bytes.
-// It passes over others.
+func checkNumber(field protowire.Number, number int64) error {
+	if number < 0 {
+		return fmt.Errorf("%w: field %d is negative", ErrNotBreakdown, field)
+	}
+	return nil
+}
+
+// eachField tells the fields of a message that are numbers or bytes. It passes over others.
 func eachField(b []byte, tell func(field protowire.Number, number int64, text []byte) error) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)
@@ -179,9 +185,6 @@ func eachField(b []byte, tell func(field protowire.Number, number int64, text []
 		switch kind {
 		case protowire.VarintType:
 			number, _ := protowire.ConsumeVarint(b)
-			if number > math.MaxInt64 {
-				return fmt.Errorf("%w: field %d is negative", ErrNotBreakdown, field)
-			}
 			err = tell(field, int64(number), nil)
 		case protowire.BytesType:
 			text, _ := protowire.ConsumeBytes(b)

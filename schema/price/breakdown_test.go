@@ -3,10 +3,12 @@ package price
 import (
 	"encoding/json"
 	"errors"
+	"math"
 	"slices"
 	"testing"
 
 	"github.com/google/go-cmp/cmp"
+	"google.golang.org/protobuf/encoding/protowire"
 	"pgregory.net/rapid"
 )
 
@@ -93,27 +95,32 @@ func TestAppendBreakdownKeepsEveryNumber(t *testing.T) {
 	})
 }
 
-// What is no breakdown is refused before it comes to the database; what an earlier version made JSON stays that, and
+// What is no breakdown is told from one; what an earlier version made JSON stays that, and
 // what a later one adds is passed over.
 func TestAppendBreakdownJSONJudges(t *testing.T) {
 	t.Parallel()
 	q := mustQuote(t, Default(), "", "gpt-4o", today, Usage{Input: 1})
 	good := AppendBreakdown(nil, &q)
+	minusOne := protowire.AppendVarint(nil, math.MaxUint64)
 	for name, tt := range map[string]struct {
 		b    []byte
 		want string // "" for an error
 	}{
 		"JSON":            {[]byte(`[{"kind":"input"}]`), `[{"kind":"input"}]`},
-		"added field":     {append(slices.Clone(good), 0x60, 7, 0x6a, 1, 'x', 0x75, 0, 0, 0, 0), string(breakdownJSON(t, &q))},
+		"added fields":    {append(slices.Clone(good), 0x60, 7, 0x6a, 1, 'x', 0x75, 0, 0, 0, 0), string(breakdownJSON(t, &q))},
+		"added negative":  {append(slices.Clone(good), append([]byte{0x60}, minusOne...)...), string(breakdownJSON(t, &q))},
+		"empty":           {nil, `[]`},
+		"a rule alone":    {[]byte{0x1a, 1, 'r'}, `[]`},
 		"cut off":         {good[:len(good)-1], ""},
 		"no kind":         {[]byte{0x0a, 2, 0x10, 1}, ""},
 		"unknown kind":    {[]byte{0x0a, 4, 0x08, byte(Kinds) + 1, 0x10, 1}, ""},
-		"negative tokens": {append([]byte{0x0a, 13, 0x08, 1, 0x10}, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 0xff, 1), ""},
+		"negative tokens": {append([]byte{0x0a, 13, 0x08, 1, 0x10}, minusOne...), ""},
+		"negative step":   {append([]byte{0x10}, minusOne...), ""},
 		"object":          {[]byte(`{"kind":"input"}`), ""},
 	} {
 		got, err := AppendBreakdownJSON(nil, tt.b)
-		if (err == nil) != (CheckBreakdown(tt.b) == nil) {
-			t.Errorf("%s: AppendBreakdownJSON error = %v, CheckBreakdown error = %v", name, err, CheckBreakdown(tt.b))
+		if check := CheckBreakdown(tt.b); !IsBreakdownJSON(tt.b) && (err == nil) != (check == nil) {
+			t.Errorf("%s: AppendBreakdownJSON error = %v, CheckBreakdown error = %v", name, err, check)
 		}
 		switch {
 		case tt.want == "" && !errors.Is(err, ErrNotBreakdown):

@@ -1,6 +1,7 @@
 package price
 
 import (
+	"bytes"
 	"encoding/json"
 	"errors"
 	"testing"
@@ -45,13 +46,17 @@ func FuzzBreakdown(f *testing.F) {
 	}
 	f.Add(AppendBreakdown(nil, &q))
 	f.Add([]byte{})
+	f.Add([]byte("\x1a\x05\xff\\\"\x00\x80"))
 	f.Fuzz(func(t *testing.T, packed []byte) {
-		text, err := AppendBreakdownJSON(nil, packed)
-		if (err == nil) != (CheckBreakdown(packed) == nil) || err != nil && !errors.Is(err, ErrNotBreakdown) {
-			t.Fatalf("AppendBreakdownJSON error = %v, CheckBreakdown error = %v", err, CheckBreakdown(packed))
+		if err := CheckBreakdown(packed); err != nil {
+			if !errors.Is(err, ErrNotBreakdown) {
+				t.Fatalf("CheckBreakdown error = %v, want ErrNotBreakdown", err)
+			}
+			return
 		}
-		if err == nil && !isBreakdownJSON(packed) && !json.Valid(text) {
-			t.Fatalf("AppendBreakdownJSON = %s", text)
+		text, err := AppendBreakdownJSON(nil, packed)
+		if err != nil || !json.Valid(text) || bytes.ContainsFunc(text, func(r rune) bool { return r < ' ' || r > '~' }) {
+			t.Fatalf("AppendBreakdownJSON = %q, error %v", text, err)
 		}
 	})
 }

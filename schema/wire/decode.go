@@ -1,6 +1,7 @@
 package wire
 
 import (
+	"encoding/json"
 	"errors"
 	"fmt"
 	"time"
@@ -17,7 +18,8 @@ var ErrNotEvent = errors.New("not an event")
 
 // Decode reads the message of event.proto into e, replacing all of it. The byte
 // fields of e share the memory of b, which must not change while e is in use.
-// Unknown fields are skipped. An event without id, account, agent, session, times
+// Unknown fields are skipped, and so is a breakdown that is not understood: the cost
+// it explains is right without it. An event without id, account, agent, session, times
 // or cost source is refused: no version of ingest has written one. Every error
 // wraps ErrNotEvent.
 func Decode(b []byte, e *schema.Event) error {
@@ -151,9 +153,16 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 		}
 		e.Leases = append(e.Leases, lease)
 		return nil
-	case 20, 30:
-		e.Breakdown = bytesOf(v)
-		return price.CheckBreakdown(v)
+	case 20:
+		if price.IsBreakdownJSON(v) && json.Valid(v) && utf8.Valid(v) {
+			e.Breakdown = v
+		}
+		return nil
+	case 30:
+		if price.CheckBreakdown(v) == nil {
+			e.Breakdown = bytesOf(v)
+		}
+		return nil
 	case 27:
 		e.Metadata = bytesOf(v)
 		return nil
