@@ -25,7 +25,7 @@ run: build ## build and start everything on this machine, ready to use
 	@exec build/outlay up
 
 build: ## build the one binary, build/outlay
-	@go build -o build/ ./cmd/outlay
+	@CGO_ENABLED=0 go build -trimpath -tags nomsgpack,timetzdata -ldflags '-s -w' -o build/ ./cmd/outlay
 
 test: ## run all tests with the race detector, on a real Kafka and every edition of the database that is installed
 	@.ci/setup test

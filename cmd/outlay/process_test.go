@@ -17,14 +17,16 @@ import (
 	"github.com/outlayhq/outlay/schema/schematest/port"
 )
 
-// program builds the program once for all tests of this package.
+// program builds the program once for all tests of this package, as it is shipped.
 var program = sync.OnceValues(func() (string, error) {
 	dir, err := os.MkdirTemp("", "outlay-e2e-")
 	if err != nil {
 		return "", err
 	}
 	path := filepath.Join(dir, "outlay")
-	if out, err := exec.Command("go", "build", "-o", path, ".").CombinedOutput(); err != nil {
+	build := exec.Command("go", "build", "-trimpath", "-tags", "nomsgpack,timetzdata", "-ldflags", "-s -w", "-o", path, ".")
+	build.Env = append(os.Environ(), "CGO_ENABLED=0")
+	if out, err := build.CombinedOutput(); err != nil {
 		return "", fmt.Errorf("build: %w: %s", err, out)
 	}
 	return path, nil
