@@ -67,6 +67,9 @@ func appendNumber(dst []byte, field byte, v int64) []byte {
 // CheckBreakdown returns an error, which wraps ErrNotBreakdown, unless b is a packed breakdown all of which is
 // understood.
 func CheckBreakdown(b []byte) error {
+	if IsBreakdownJSON(b) {
+		return fmt.Errorf("%w: it begins as JSON does", ErrNotBreakdown)
+	}
 	_, err := unpack(b)
 	return err
 }
@@ -111,6 +114,7 @@ func AppendBreakdownJSON(dst, b []byte) ([]byte, error) {
 }
 
 // IsBreakdownJSON tells a breakdown that is JSON already from a packed one, none of whose fields begins with a bracket.
+// Field 11 as a group would, and is never to be one.
 func IsBreakdownJSON(b []byte) bool { return len(b) > 0 && b[0] == '[' }
 
 type unpacked struct {

@@ -46,6 +46,7 @@ func FuzzBreakdown(f *testing.F) {
 	}
 	f.Add(AppendBreakdown(nil, &q))
 	f.Add([]byte{})
+	f.Add([]byte("[\\")) // a group that is not known
 	f.Add([]byte("\x1a\x05\xff\\\"\x00\x80"))
 	f.Fuzz(func(t *testing.T, packed []byte) {
 		if err := CheckBreakdown(packed); err != nil {
