@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -62,6 +63,7 @@ func serveBare() error {
 }
 
 func serveIngest() error {
+	debug.SetGCPercent(GCPercent)
 	cfg := DefaultConfig()
 	if text := os.Getenv(lingerVar); text != "" {
 		var err error

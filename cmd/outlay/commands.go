@@ -42,6 +42,7 @@ type ingestCommand struct {
 
 // Run runs the ingest tier.
 func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
+	setGCPercent(ingest.GCPercent)
 	pool, err := c.pool(ctx, poolSettings{name: "ingest", size: ingestPool, timeouts: true})
 	if err != nil {
 		return err
