@@ -114,16 +114,19 @@ func (r *reads) foldOn(ctx context.Context, pool *pgxpool.Pool) {
 	}
 }
 
-// arriving is a batch of events that happen now.
+// arriving is a batch of events that happen now, of the agents and models that the
+// fleet has.
 func (f *fleet) arriving(first int64) []timescale.Item {
 	items := make([]timescale.Item, storedAtOnce)
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	breakdown := price.Quote{Rule: "equals gpt-4o", Parts: price.Parts{price.Input: {Tokens: 1200, RatePicoUSD: 2_500_000, CostNanoUSD: 3_000_000}}}
 	for i := range items {
 		n := int(first) + i
+		agent := n / 100 * 7919 % f.agents
+		model := (agent*7 + n*7919%f.eachAgent) % f.models
 		items[i] = timescale.Item{Offset: first + int64(i), Event: schema.Event{
-			ID: schema.NewID(now), AccountID: f.account, Agent: fmt.Sprintf("agent-%03d", n/100*7919%f.agents), Provider: "openai",
-			Model: fmt.Sprintf("model-%02d", n*7919%f.models), SessionID: fmt.Sprintf("ses_%d-%08d", now.Unix()/60, n/100), Time: now, ReceivedAt: now,
+			ID: schema.NewID(now), AccountID: f.account, Agent: fmt.Sprintf("agent-%03d", agent), Provider: "openai",
+			Model: fmt.Sprintf("model-%02d", model), SessionID: fmt.Sprintf("ses_%d-%08d", now.Unix()/60, n/100), Time: now, ReceivedAt: now,
 			InputTokens: int64(n * 7919 % 5000), OutputTokens: int64(n * 104729 % 800), LatencyMS: int64(n % 4000),
 			Cost: schema.NanoUSD(n * 32452843 % 10_000_000), Source: schema.CostCalculated, PriceID: "openai/gpt-4o@2024-10-02",
 			Breakdown: price.AppendBreakdown(nil, &breakdown),

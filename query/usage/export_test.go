@@ -1,6 +1,10 @@
 package usage
 
-import "github.com/jackc/pgx/v5"
+import (
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+)
 
 // Readers from the bytes of the wire, for tests.
 var (
@@ -19,6 +23,11 @@ func RowReader() func(pgx.CollectableRow) (Row, error) {
 
 // SelectEventColumns are those that ReadEvent reads.
 const SelectEventColumns = eventColumns
+
+// Statement is the one that lists the sessions of an account, with its arguments.
+func (q *SessionQuery) Statement(accountID schema.ID) (statement string, args []any, err error) {
+	return q.statement(accountID)
+}
 
 // SelectAgents lists agents, from the highest.
 const SelectAgents = selectAgentsDown

@@ -3,7 +3,9 @@ package usage
 // pendingSessions are the sessions of an account ($1) that batches added to since
 // the last were folded, each with all that it adds up to. Together with the rows of
 // sessions that have nothingPending they are every session that a client named,
-// exactly as of the snapshot.
+// exactly as of the snapshot. Of what a session was before a client named it only those
+// are asked whose id is as long as ours: implicit_start answers no others, but each call
+// of it takes a fiftieth of a millisecond.
 const pendingSessions = `
 	WITH part AS MATERIALIZED (
 		SELECT session_id, agents, users, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at
@@ -13,7 +15,7 @@ const pendingSessions = `
 		FROM sessions WHERE account_id = $1 AND session_id IN (SELECT session_id FROM part)
 	), begun AS (
 		SELECT p.session_id, i.agents, i.users, i.events, i.errors, i.input_tokens, i.output_tokens, i.cost_nano_usd, i.started_at, i.ended_at
-		FROM (SELECT session_id, min(started_at) AS started_at FROM part GROUP BY session_id) AS p
+		FROM (SELECT session_id, min(started_at) AS started_at FROM part WHERE length(session_id) = 30 GROUP BY session_id) AS p
 		CROSS JOIN LATERAL implicit_start($1, p.session_id, p.started_at) AS i
 		WHERE NOT EXISTS (SELECT FROM settled s WHERE s.session_id = p.session_id)
 	), every AS MATERIALIZED (
@@ -31,8 +33,10 @@ const pendingSessions = `
 	) AS names USING (session_id)`
 
 // nothingPending holds for a row s of sessions that is all there is of its session.
+// NOT IN is looked up in a hash, whatever the plan: for NOT EXISTS a plan that is made
+// for any account compares each session with each that is pending.
 const nothingPending = `
-	NOT EXISTS (SELECT FROM pending p WHERE p.session_id = s.session_id)`
+	s.session_id NOT IN (SELECT session_id FROM pending)`
 
 // overlapping are the sessions s of sessions with an event of $2 or later that began
 // before $3, found length by length, so that those of long ago are not looked at.

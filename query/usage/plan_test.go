@@ -5,6 +5,8 @@ import (
 	"testing"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -40,21 +42,75 @@ func TestAgentsAreListedWithoutStatistics(t *testing.T) {
 				t.Fatalf("%.60s: %v", statement.sql, err)
 			}
 		}
-		var text string
-		err = tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON)`+usage.SelectAgents, accountID, day.Add(-30*24*time.Hour), day.Add(time.Hour),
-			day.Add(-30*24*time.Hour), day, nil, nil, "cost_usd", nil, nil, 51).Scan(&text)
-		if err != nil {
-			t.Fatal(err)
-		}
-		var plans []struct{ Plan plan }
-		if err := json.Unmarshal([]byte(text), &plans); err != nil {
-			t.Fatal(err)
-		}
-		top := &plans[0].Plan
+		top, text := explain(t, tx, usage.SelectAgents, accountID, day.Add(-30*24*time.Hour), day.Add(time.Hour),
+			day.Add(-30*24*time.Hour), day, nil, nil, "cost_usd", nil, nil, 51)
 		if visits := top.visits(); top.Rows != 51 || visits > agents*visitsEach {
 			t.Errorf("%v of %d agents take %.0f visits of rows, want at most %d:\n%.4000s", top.Rows, agents, visits, agents*visitsEach, text)
 		}
 	})
+}
+
+// Sessions that are listed while batches add to others are not compared with each of
+// those.
+func TestSessionsAreListedWhileManyArePending(t *testing.T) {
+	t.Parallel()
+	const sessions, pending, visitsEach = 3_000, 1_000, 50
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		tx, err := db.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer func() { _ = tx.Rollback(t.Context()) }()
+		accountID, now := schema.NewID(time.Now()), time.Now().UTC()
+		for _, statement := range []struct {
+			sql  string
+			args []any
+		}{
+			{`INSERT INTO accounts (id, name) VALUES ($1, 'many sessions')`, []any{accountID}},
+			{insertManySessions, []any{accountID, now.Add(-48 * time.Hour), sessions, pending}},
+			{`SET LOCAL plan_cache_mode = force_generic_plan`, nil},
+			{`SET LOCAL jit = off`, nil},
+		} {
+			if _, err := tx.Exec(t.Context(), statement.sql, statement.args...); err != nil {
+				t.Fatalf("%.60s: %v", statement.sql, err)
+			}
+		}
+		for _, order := range []usage.SessionOrder{usage.SessionsByStart, usage.SessionsByCost} {
+			q := usage.SessionQuery{From: now.Add(-30 * 24 * time.Hour), To: now, Order: order, Descending: true, Limit: 51}
+			statement, args, err := q.Statement(accountID)
+			if err != nil {
+				t.Fatal(err)
+			}
+			top, text := explain(t, tx, statement, args...)
+			if visits := top.visits(); top.Rows != 51 || visits > sessions*visitsEach {
+				t.Errorf("by %s: %v of %d sessions take %.0f visits of rows, want at most %d:\n%.4000s", order, top.Rows, sessions, visits, sessions*visitsEach, text)
+			}
+		}
+	})
+}
+
+// insertManySessions makes $3 sessions and adds to the first $4 of them.
+const insertManySessions = `
+WITH made AS (
+	INSERT INTO sessions (account_id, session_id, agents, users, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at)
+	SELECT $1, 'ses_' || i, '{a}', '{}', 1, 0, 1, 1, i, $2::timestamptz + i * interval '1 s', $2::timestamptz + i * interval '1 s'
+	FROM generate_series(1, $3::int) AS i
+	RETURNING account_id, session_id, agents, users, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at
+)
+INSERT INTO session_parts (account_id, session_id, agents, users, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at)
+SELECT * FROM made WHERE cost_nano_usd <= $4`
+
+// explain runs a statement and returns what its plan came to, and the plan as text.
+func explain(t *testing.T, tx pgx.Tx, statement string, args ...any) (top *plan, text string) {
+	t.Helper()
+	if err := tx.QueryRow(t.Context(), `EXPLAIN (ANALYZE, TIMING OFF, FORMAT JSON)`+statement, args...).Scan(&text); err != nil {
+		t.Fatal(err)
+	}
+	var plans []struct{ Plan plan }
+	if err := json.Unmarshal([]byte(text), &plans); err != nil {
+		t.Fatal(err)
+	}
+	return &plans[0].Plan, text
 }
 
 const insertManyAgents = `

@@ -67,7 +67,7 @@ const implicitSessions = `
 	FROM events e
 	WHERE account_id = $1 AND session_implicit AND ts >= $2 AND ts < $3
 		AND NOT EXISTS (SELECT FROM sessions s WHERE s.account_id = $1 AND s.session_id = e.session_id)
-		AND NOT EXISTS (SELECT FROM pending p WHERE p.session_id = e.session_id)
+		AND e.session_id NOT IN (SELECT session_id FROM pending)
 	GROUP BY session_id`
 
 const (
