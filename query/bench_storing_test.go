@@ -74,7 +74,8 @@ func (r *reads) storeOn(ctx context.Context) (stored int) {
 	sink := timescale.New(pool, topic)
 	var folding sync.WaitGroup
 	defer folding.Wait()
-	folding.Go(func() { r.foldOn(ctx, pool) })
+	folding.Go(func() { r.foldOn(ctx, pool, `SELECT fold_sessions($1)`, time.Second/4) })
+	folding.Go(func() { r.foldOn(ctx, pool, `SELECT fold_usage_live($1)`, time.Second) })
 	tick := time.NewTicker(time.Second * storedAtOnce / storedPerSecond)
 	defer tick.Stop()
 	for {
@@ -93,9 +94,9 @@ func (r *reads) storeOn(ctx context.Context) (stored int) {
 	}
 }
 
-// foldOn folds what the batches add, each second, as a processor does, until ctx ends.
-func (r *reads) foldOn(ctx context.Context, pool *pgxpool.Pool) {
-	tick := time.NewTicker(time.Second)
+// foldOn folds what the batches add as often as a processor does, until ctx ends.
+func (r *reads) foldOn(ctx context.Context, pool *pgxpool.Pool, parts string, every time.Duration) {
+	tick := time.NewTicker(every)
 	defer tick.Stop()
 	for {
 		select {
@@ -103,12 +104,10 @@ func (r *reads) foldOn(ctx context.Context, pool *pgxpool.Pool) {
 			return
 		case <-tick.C:
 		}
-		for _, parts := range []string{`SELECT fold_sessions($1)`, `SELECT fold_usage_live($1)`} {
-			for folded := foldedAtOnce; folded == foldedAtOnce; {
-				if err := pool.QueryRow(context.WithoutCancel(ctx), parts, foldedAtOnce).Scan(&folded); err != nil {
-					r.t.Errorf("fold: %v", err)
-					return
-				}
+		for folded := foldedAtOnce; folded == foldedAtOnce; {
+			if err := pool.QueryRow(context.WithoutCancel(ctx), parts, foldedAtOnce).Scan(&folded); err != nil {
+				r.t.Errorf("fold: %v", err)
+				return
 			}
 		}
 	}
