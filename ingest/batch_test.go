@@ -7,7 +7,7 @@ import (
 	"sync"
 	"testing"
 
-	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 // One bad event of a batch is told in its place and never costs the others.
@@ -116,7 +116,7 @@ func TestBatchesDoNotMix(t *testing.T) {
 		if wanted := fmt.Sprint("ses_s"+mark, []string{"t" + mark, mark}, `{"m":"`+mark+`"}`, "p"+mark, "u"+mark, "k"+mark, len(mark)); got != wanted {
 			t.Errorf("event %s: %s, want %s", mark, got, wanted)
 		}
-		parts, err := price.AppendBreakdownJSON(nil, e.Breakdown)
+		parts, err := wire.AppendBreakdownJSON(nil, e.Breakdown)
 		if err != nil || !json.Valid(parts) || !strings.Contains(string(parts), fmt.Sprintf(`"tokens":%d,`, len(mark))) {
 			t.Errorf("event %s has the breakdown %s, error %v", mark, parts, err)
 		}

@@ -8,6 +8,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 // arrival is now as the events of a request have it.
@@ -130,7 +131,7 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	e.Cost, e.Source, e.PriceID = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID
 	if q.Source == price.Calculated {
 		start := len(r.memory.bytes)
-		r.memory.bytes = price.AppendBreakdown(r.memory.bytes, &q)
+		r.memory.bytes = wire.AppendBreakdown(r.memory.bytes, &q)
 		e.Breakdown = r.memory.since(start)
 	}
 	return nil

@@ -19,7 +19,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/wire"
 )
@@ -112,7 +111,7 @@ func judgeBreakdown(t *testing.T, e *schema.Event) {
 	if e.Breakdown == nil {
 		return
 	}
-	text, err := price.AppendBreakdownJSON(nil, e.Breakdown)
+	text, err := wire.AppendBreakdownJSON(nil, e.Breakdown)
 	var parts []struct {
 		Cost json.Number `json:"cost_usd"`
 	}

@@ -225,7 +225,7 @@ func TestRunStoresAllColumns(t *testing.T) {
 	e.Step, e.Parent, e.UserID, e.Tags = "plan", schema.ID{15: 9}, "u", []string{"a b", "ü,{}\"'"}
 	e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens = 2, 3, 4, 5
 	q := price.Quote{Rule: "equals m", Parts: price.Parts{price.Input: {Tokens: 1, RatePicoUSD: 1000, CostNanoUSD: 1}}}
-	e.PriceID, e.Breakdown, e.Metadata = "p/m@1", price.AppendBreakdown(nil, &q), []byte(`{"k": 1.50}`)
+	e.PriceID, e.Breakdown, e.Metadata = "p/m@1", wire.AppendBreakdown(nil, &q), []byte(`{"k": 1.50}`)
 	f.produce(t, e)
 	f.start(t)
 	f.await(t, totals{Events: 1, Distinct: 1, Cost: 1, SpendEvents: 1, SpendCost: 1, Positions: 1})

@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 const (
@@ -128,7 +129,7 @@ func (f *fleet) arriving(first int64) []timescale.Item {
 			Model: fmt.Sprintf("model-%02d", model), SessionID: fmt.Sprintf("ses_%d-%08d", now.Unix()/60, n/100), Time: now, ReceivedAt: now,
 			InputTokens: int64(n * 7919 % 5000), OutputTokens: int64(n * 104729 % 800), LatencyMS: int64(n % 4000),
 			Cost: schema.NanoUSD(n * 32452843 % 10_000_000), Source: schema.CostCalculated, PriceID: "openai/gpt-4o@2024-10-02",
-			Breakdown: price.AppendBreakdown(nil, &breakdown),
+			Breakdown: wire.AppendBreakdown(nil, &breakdown),
 			Status:    schema.StatusOK, Metadata: []byte(`{"env":"prod","team":"search","attempt":1}`),
 		}}
 	}

@@ -36,7 +36,7 @@ type Event struct {
 	Cost    NanoUSD
 	Source  CostSource
 	PriceID string
-	// Breakdown is the cost by kind of token as price.AppendBreakdown packs it, or nil.
+	// Breakdown is the cost by kind of token as wire.AppendBreakdown packs it, or nil.
 	// Those of events from earlier versions are JSON.
 	Breakdown []byte
 

@@ -30,6 +30,7 @@ import (
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 // house is an installation: the sink stores events, the query tier is asked over HTTP, and a runner does the jobs. Only in this
@@ -163,7 +164,7 @@ func (p *person) event(i int, session, user string, age time.Duration) schema.Ev
 		ID: schema.NewID(at), AccountID: p.account, Agent: fmt.Sprintf("agent-%d", i%3), Model: fmt.Sprintf("model-%d", i%4), Provider: "openai",
 		SessionID: schema.SessionID(session), Time: at, ReceivedAt: at.Add(time.Millisecond), InputTokens: int64(100 + i), OutputTokens: int64(i),
 		LatencyMS: int64(10 * i), Cost: schema.NanoUSD(1_000_000_007 + i), Source: schema.CostCalculated, Status: schema.StatusOK, PriceID: "p",
-		Breakdown: price.AppendBreakdown(nil, &price.Quote{Rule: "equals m", Parts: price.Parts{{Tokens: 1}}}), UserID: user, Step: "step of " + user, Tags: []string{"tag of " + user, session},
+		Breakdown: wire.AppendBreakdown(nil, &price.Quote{Rule: "equals m", Parts: price.Parts{{Tokens: 1}}}), UserID: user, Step: "step of " + user, Tags: []string{"tag of " + user, session},
 		Metadata: []byte(`{"text":"said by ` + user + ` in ` + session + `"}`), IdempotencyKey: fmt.Sprintf("key %d of %s in %s", i, user, session),
 	}
 	if i%2 == 0 {

@@ -29,6 +29,7 @@ import (
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 const topic = "events"
@@ -127,7 +128,7 @@ func (l *ledger) price(e *schema.Event, book *price.Book) {
 	}
 	e.Cost, e.Source, e.PriceID, e.Breakdown = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID, nil
 	if q.Source == price.Calculated {
-		e.Breakdown = price.AppendBreakdown(nil, &q)
+		e.Breakdown = wire.AppendBreakdown(nil, &q)
 	}
 }
 

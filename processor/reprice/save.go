@@ -75,8 +75,7 @@ func (s *slice) correctArgs(state *reprice.State) []any {
 		formerCosts[i], formerSources[i], formerPrices[i] = c.cost, string(c.source), c.priceID
 		costs[i], sources[i] = c.quote.CostNanoUSD, string(c.quote.Source)
 		if c.quote.Source == price.Calculated {
-			parts, _ := price.AppendBreakdownJSON(nil, price.AppendBreakdown(nil, &c.quote)) // It is understood.
-			breakdown := string(parts)
+			breakdown := string(price.AppendBreakdown(nil, &c.quote))
 			prices[i], breakdowns[i] = &c.quote.PriceID, &breakdown
 		}
 	}

@@ -11,7 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 // sums are the ways to add up, each with what it has to be equal to: what it is made of the events themselves.
@@ -101,7 +101,7 @@ func (l *ledger) stored() map[schema.ID]string {
 func text(e *schema.Event) string {
 	priceID, parts := e.PriceID, ""
 	if e.Breakdown != nil {
-		written, err := price.AppendBreakdownJSON(nil, e.Breakdown)
+		written, err := wire.AppendBreakdownJSON(nil, e.Breakdown)
 		if parts = string(written); err != nil {
 			parts = err.Error()
 		}

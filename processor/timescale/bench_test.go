@@ -15,6 +15,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 const benchBatch = 10_000
@@ -82,8 +83,8 @@ func reset(b *testing.B, pool *pgxpool.Pool) {
 
 // The cost of every event, and the JSON of its breakdown for what is not measured.
 var (
-	benchQuote        = price.Quote{Rule: "equals gpt-4o", Parts: price.Parts{price.Input: {Tokens: 1200, RatePicoUSD: 2_500_000, CostNanoUSD: 3_000_000}}}
-	benchBreakdown, _ = price.AppendBreakdownJSON(nil, price.AppendBreakdown(nil, &benchQuote))
+	benchQuote     = price.Quote{Rule: "equals gpt-4o", Parts: price.Parts{price.Input: {Tokens: 1200, RatePicoUSD: 2_500_000, CostNanoUSD: 3_000_000}}}
+	benchBreakdown = price.AppendBreakdown(nil, &benchQuote)
 )
 
 // benchItems are the events of one batch: 200 agents, eight models, sessions of
@@ -99,7 +100,7 @@ func benchItems(r *rand.Rand, first int64, keyedPercent int) []timescale.Item {
 			SessionID: fmt.Sprintf("ses_%08x-conversation", r.IntN(1000)+int(first/10)), Time: now, ReceivedAt: now,
 			InputTokens: int64(r.IntN(5000)), OutputTokens: int64(r.IntN(800)), LatencyMS: int64(r.IntN(4000)),
 			Cost: schema.NanoUSD(r.IntN(10_000_000)), Source: schema.CostCalculated, PriceID: "openai/gpt-4o@2024-10-02",
-			Breakdown: price.AppendBreakdown(nil, &benchQuote),
+			Breakdown: wire.AppendBreakdown(nil, &benchQuote),
 			Status:    schema.StatusOK, Metadata: []byte(`{"env":"prod","team":"search","attempt":1}`),
 		}
 		if r.IntN(100) < keyedPercent {

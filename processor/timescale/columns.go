@@ -6,7 +6,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 // column is one array parameter in PostgreSQL's binary format, filled element by
@@ -72,7 +72,7 @@ func (c *column) optionalBytes(v []byte) {
 // breakdown stores the breakdown of a cost as JSON, and as null what is none.
 func (c *column) breakdown(v []byte) {
 	start := len(c.buf)
-	text, err := price.AppendBreakdownJSON(append(c.buf, 0, 0, 0, 0), v)
+	text, err := wire.AppendBreakdownJSON(append(c.buf, 0, 0, 0, 0), v)
 	if len(v) == 0 || err != nil {
 		c.null()
 		return

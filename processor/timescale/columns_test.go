@@ -11,12 +11,13 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/wire"
 )
 
 // A breakdown is stored as JSON; what is none leaves nothing behind in the column.
 func TestBreakdownColumnIsReadBack(t *testing.T) {
 	t.Parallel()
-	packed := price.AppendBreakdown(nil, &price.Quote{Rule: "equals m", Parts: price.Parts{price.Output: {Tokens: 2, RatePicoUSD: 1_000_000, CostNanoUSD: 2000}}})
+	packed := wire.AppendBreakdown(nil, &price.Quote{Rule: "equals m", Parts: price.Parts{price.Output: {Tokens: 2, RatePicoUSD: 1_000_000, CostNanoUSD: 2000}}})
 	const written = `[{"kind":"output","tokens":2,"rate_usd_per_mtok":1,"cost_usd":0.000002,"tier":"base","rule":"equals m"}]`
 	var c column
 	c.reset(pgtype.TextOID)

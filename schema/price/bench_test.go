@@ -70,21 +70,6 @@ func BenchmarkAppendBreakdown(b *testing.B) {
 	}
 }
 
-func BenchmarkAppendBreakdownJSON(b *testing.B) {
-	q, err := Default().Quote("openai", "gpt-4o", today, Usage{Input: 1200, CacheRead: 800, Output: 350})
-	if err != nil {
-		b.Fatal(err)
-	}
-	packed := AppendBreakdown(nil, &q)
-	dst := make([]byte, 0, 1024)
-	b.ReportAllocs()
-	for b.Loop() {
-		if dst, err = AppendBreakdownJSON(dst[:0], packed); err != nil {
-			b.Fatal(err)
-		}
-	}
-}
-
 func BenchmarkParse(b *testing.B) {
 	b.ReportAllocs()
 	for b.Loop() {

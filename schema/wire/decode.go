@@ -10,7 +10,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
 )
 
 // ErrNotEvent is wrapped by every error of Decode.
@@ -154,12 +153,12 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 		e.Leases = append(e.Leases, lease)
 		return nil
 	case 20:
-		if price.IsBreakdownJSON(v) && json.Valid(v) && utf8.Valid(v) {
+		if isBreakdownJSON(v) && json.Valid(v) && utf8.Valid(v) {
 			e.Breakdown = v
 		}
 		return nil
 	case 30:
-		if price.CheckBreakdown(v) == nil {
+		if CheckBreakdown(v) == nil {
 			e.Breakdown = bytesOf(v)
 		}
 		return nil

@@ -4,7 +4,6 @@ import (
 	"google.golang.org/protobuf/encoding/protowire"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
 )
 
 // Append appends e as the message of event.proto to dst.
@@ -43,7 +42,7 @@ func Append(dst []byte, e *schema.Event) []byte {
 	for _, lease := range e.Leases {
 		dst = appendID(dst, 29, lease)
 	}
-	if price.IsBreakdownJSON(e.Breakdown) { // It was read from a record of an earlier version.
+	if isBreakdownJSON(e.Breakdown) { // It was read from a record of an earlier version.
 		return appendText(dst, 20, e.Breakdown)
 	}
 	return appendText(dst, 30, e.Breakdown)

@@ -3,8 +3,6 @@ package wire
 import (
 	"context"
 	"errors"
-	"fmt"
-	"strings"
 	"testing"
 	"time"
 
@@ -16,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/price"
 )
 
 // fullEvent has every field set.
@@ -199,49 +196,6 @@ func TestDecodeLeavesOutABreakdownItDoesNotUnderstand(t *testing.T) {
 		if diff := cmp.Diff(e, got); diff != "" {
 			t.Errorf("%s: decoded event differs (-want +got):\n%s", name, diff)
 		}
-	}
-}
-
-// The packed breakdown of a price is the message of event.proto.
-func TestBreakdownIsTheMessageOfEventProto(t *testing.T) {
-	t.Parallel()
-	q := price.Quote{Rule: "equals m", AboveTokens: 128_000}
-	for k := range q.Parts {
-		q.Parts[k] = price.Part{Tokens: int64(k) + 1, RatePicoUSD: 100, CostNanoUSD: 200}
-	}
-	message := dynamicpb.NewMessage(descriptor(t).Fields().ByName("cost_breakdown").Message())
-	if err := proto.Unmarshal(price.AppendBreakdown(nil, &q), message); err != nil {
-		t.Fatal(err)
-	}
-	names := message.Descriptor().ParentFile().Enums().ByName("TokenKind").Values()
-	var want []string
-	for k := range price.Kinds {
-		want = append(want, fmt.Sprintf("kind:TOKEN_KIND_%s tokens:%d rate_pico_usd:100 cost_nano_usd:200", strings.ToUpper(k.String()), k+1))
-	}
-	var got []string
-	parts := message.Get(message.Descriptor().Fields().ByName("parts")).List()
-	for i := range parts.Len() {
-		part := parts.Get(i).Message()
-		var fields []string
-		for j := range part.Descriptor().Fields().Len() {
-			field := part.Descriptor().Fields().Get(j)
-			value := part.Get(field).String()
-			if field.Enum() != nil {
-				value = string(names.ByNumber(part.Get(field).Enum()).Name())
-			}
-			fields = append(fields, string(field.Name())+":"+value)
-		}
-		if len(part.GetUnknown()) > 0 {
-			t.Errorf("fields that event.proto does not have: %x", part.GetUnknown())
-		}
-		got = append(got, strings.Join(fields, " "))
-	}
-	if diff := cmp.Diff(want, got); diff != "" {
-		t.Errorf("parts (-want +got):\n%s", diff)
-	}
-	rest := message.Descriptor().Fields()
-	if above, rule := message.Get(rest.ByName("above_tokens")).Int(), message.Get(rest.ByName("rule")).String(); above != q.AboveTokens || rule != q.Rule || len(message.GetUnknown()) > 0 {
-		t.Errorf("above_tokens %d, rule %q, unknown %x", above, rule, message.GetUnknown())
 	}
 }
 
