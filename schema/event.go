@@ -37,7 +37,8 @@ type Event struct {
 	Source  CostSource
 	PriceID string
 	// Breakdown is the cost by kind of token as wire.AppendBreakdown packs it, or nil.
-	// Those of events from earlier versions are JSON.
+	// Those of events from earlier versions are JSON. What a later version packed may not be
+	// understood: the event is stored without it.
 	Breakdown []byte
 
 	Status    Status

@@ -21,14 +21,14 @@ func TestBreakdownColumnIsReadBack(t *testing.T) {
 	const written = `[{"kind":"output","tokens":2,"rate_usd_per_mtok":1,"cost_usd":0.000002,"tier":"base","rule":"equals m"}]`
 	var c column
 	c.reset(pgtype.TextOID)
-	for _, b := range [][]byte{packed, nil, {0xff}, packed[:len(packed)-1], []byte(`[ {"kind":"input"}]`), packed} {
+	for _, b := range [][]byte{packed, nil, {0xff}, packed[:len(packed)-1], {0x0a, 4, 0x08, byte(price.Kinds) + 1, 0x10, 1}, []byte(`[ {"kind":"input"}]`), packed} {
 		c.breakdown(b)
 	}
 	var got []pgtype.Text
 	if err := pgtype.NewMap().Scan(pgtype.TextArrayOID, pgtype.BinaryFormatCode, c.bytes(), &got); err != nil {
 		t.Fatal(err)
 	}
-	want := []pgtype.Text{{String: written, Valid: true}, {}, {}, {}, {String: `[ {"kind":"input"}]`, Valid: true}, {String: written, Valid: true}}
+	want := []pgtype.Text{{String: written, Valid: true}, {}, {}, {}, {}, {String: `[ {"kind":"input"}]`, Valid: true}, {String: written, Valid: true}}
 	if diff := cmp.Diff(want, got); diff != "" {
 		t.Errorf("read back (-want +got):\n%s", diff)
 	}

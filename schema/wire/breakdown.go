@@ -52,16 +52,6 @@ func appendCount(dst []byte, field byte, v int64) []byte {
 	return protowire.AppendVarint(append(dst, field<<3), uint64(v))
 }
 
-// CheckBreakdown returns an error, which wraps ErrNotBreakdown, unless b is a packed breakdown all of which is
-// understood.
-func CheckBreakdown(b []byte) error {
-	if isBreakdownJSON(b) {
-		return fmt.Errorf("%w: it begins as JSON does", ErrNotBreakdown)
-	}
-	_, err := unpack(b)
-	return err
-}
-
 // AppendBreakdownJSON appends a packed breakdown as price.AppendBreakdown makes it. What is JSON already, as earlier
 // versions sent it with an event, stays as it is. An error wraps ErrNotBreakdown.
 func AppendBreakdownJSON(dst, b []byte) ([]byte, error) {

@@ -158,7 +158,7 @@ func setBytes(e *schema.Event, field protowire.Number, v []byte, s string) error
 		}
 		return nil
 	case 30:
-		if CheckBreakdown(v) == nil {
+		if !isBreakdownJSON(v) { // Nothing else about it is judged before it is stored.
 			e.Breakdown = bytesOf(v)
 		}
 		return nil
