@@ -10,6 +10,9 @@ GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.
 # Starts the databases and the Kafka that tests and benchmarks run on, and ends them.
 SERVERS := go run ./schema/schematest/servers --
 
+# How the program is built, and the benchmarks: static, and without what is not used.
+BUILDFLAGS := -trimpath -tags nomsgpack,timetzdata -ldflags '-s -w'
+
 # Which tests, benchmarks or packages: make test PKG=./processor/... RUN=TestRun
 PKG ?= ./...
 RUN ?= .
@@ -25,7 +28,7 @@ run: build ## build and start everything on this machine, ready to use
 	@exec build/outlay up
 
 build: ## build the one binary, build/outlay
-	@CGO_ENABLED=0 go build -trimpath -tags nomsgpack,timetzdata -ldflags '-s -w' -o build/ ./cmd/outlay
+	@CGO_ENABLED=0 go build $(BUILDFLAGS) -o build/ ./cmd/outlay
 
 test: ## run all tests with the race detector, on a real Kafka and every edition of the database that is installed
 	@.ci/setup test
@@ -48,7 +51,7 @@ fmt: ## format the code
 
 bench: ## measure, on a real Kafka and TimescaleDB if there is one
 	@.ci/setup test
-	@$(SERVERS) go test -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
+	@CGO_ENABLED=0 $(SERVERS) go test $(BUILDFLAGS) -run '^$$' -bench '$(BENCH)' -benchmem $(PKG)
 
 fuzz: ## fuzz each decoder for FUZZTIME
 	@set -e; for package in $$(go list $(PKG)); do \

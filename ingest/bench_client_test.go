@@ -40,21 +40,25 @@ func hammer(b *testing.B, address string, requests [][]byte, connections, n int)
 	}
 }
 
-// hammerAt sends n requests at a rate a second, each when it is due, and returns
-// how long after that each was answered.
+// hammerAt sends n requests at a rate a second over connections that are open, each
+// when it is due, and returns how long after that each was answered.
 func hammerAt(b *testing.B, address string, requests [][]byte, connections, n int, rate float64) []time.Duration {
 	b.Helper()
 	var next atomic.Int64
 	var group errgroup.Group
 	times := make([]time.Duration, n)
+	conns := make([]net.Conn, connections)
+	for i := range conns {
+		conn, err := net.Dial("tcp", address)
+		if err != nil {
+			b.Fatal(err)
+		}
+		defer conn.Close()
+		conns[i] = conn
+	}
 	start := time.Now()
-	for range connections {
+	for _, conn := range conns {
 		group.Go(func() error {
-			conn, err := net.Dial("tcp", address)
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
 			r := bufio.NewReaderSize(conn, 4<<10)
 			for i := next.Add(1) - 1; i < int64(n); i = next.Add(1) - 1 {
 				due := start.Add(time.Duration(float64(i) / rate * float64(time.Second)))

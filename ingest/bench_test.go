@@ -263,11 +263,14 @@ func BenchmarkLatency(b *testing.B) {
 	hammer(b, server.address, requests, connections, 100_000)
 	rate := 100_000 / time.Since(start).Seconds() / 2
 	b.Run("half-rate", func(b *testing.B) {
+		cpu := server.cpu(b)
 		times := hammerAt(b, server.address, requests, connections, b.N, rate)
+		cpu = server.cpu(b) - cpu
 		slices.Sort(times)
 		b.ReportMetric(rate, "events/s")
 		b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
 		b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+		b.ReportMetric(float64(cpu.Nanoseconds())/1000/float64(b.N), "server-cpu-us/event")
 		b.ReportMetric(0, "ns/op")
 	})
 }

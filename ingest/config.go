@@ -15,10 +15,9 @@ type Config struct {
 	// ProduceTimeout is how long a request waits for Kafka before it is answered
 	// 500, which means that nobody knows whether the event was recorded.
 	ProduceTimeout time.Duration `name:"produce-timeout" default:"5s" help:"How long a request waits for Kafka to acknowledge before it is answered 500."`
-	// Linger is how long an event waits for others to be written together with it.
-	// Concurrent requests fill writes by themselves, so that waiting mostly adds to
-	// the time of an answer; it pays when each write is slow.
-	Linger time.Duration `name:"kafka-linger" default:"0s" help:"How long an event waits for others to be written to Kafka with it. 2ms suits brokers that sync every write to disk."`
+	// Linger is how long an event waits to be written together with others, while
+	// earlier ones are being written. One that finds none under way does not wait.
+	Linger time.Duration `name:"kafka-linger" default:"500us" help:"How long an event waits to be written to Kafka with others while earlier ones are under way. 2ms suits brokers that sync every write to disk."`
 	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
 	// stays bounded while Kafka is away. More are answered 500 at once.
 	MaxBufferedBytes int64 `name:"max-buffered-bytes" default:"67108864" help:"Most bytes of events that may wait for Kafka at once."`
@@ -38,7 +37,7 @@ const maxLinger = 50 * time.Millisecond
 
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
-	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}
+	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, Linger: 500 * time.Microsecond, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}
 }
 
 // Validate returns an error that names the flag to mend.

@@ -108,6 +108,7 @@ func (d *delivery) encode(e *schema.Event) {
 func (d *delivery) settle(_ *kgo.Record, err error) {
 	p := d.shipment.producer
 	p.buffered.Add(-d.size)
+	p.pending.settled()
 	switch {
 	case err == nil:
 	case errors.Is(err, kgo.ErrMaxBuffered):

@@ -1,0 +1,115 @@
+package ingest
+
+import (
+	"math/rand/v2"
+	"sync"
+	"sync/atomic"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/google/go-cmp/cmp"
+)
+
+// An event waits for others only while earlier ones are under way, and no longer than
+// the linger, however many come meanwhile.
+func TestAccumulatorLetsWaitWhatFindsOthersUnderWay(t *testing.T) {
+	t.Parallel()
+	synctest.Test(t, func(t *testing.T) {
+		const linger = time.Millisecond
+		start := time.Now()
+		type sending struct {
+			index int
+			at    time.Duration
+		}
+		var got []sending
+		a := newAccumulator(linger, func(d *delivery) { got = append(got, sending{d.index, time.Since(start)}) })
+		add := func(indexes ...int) {
+			var deliveries []*delivery
+			for _, index := range indexes {
+				deliveries = append(deliveries, &delivery{index: index})
+			}
+			a.add(deliveries)
+		}
+		until := func(at time.Duration) {
+			time.Sleep(at - time.Since(start))
+			synctest.Wait()
+		}
+		add()
+		add(0, 1) // nothing is under way
+		add(2)    // two are
+		until(linger / 2)
+		add(3, 4)
+		a.settled()
+		a.settled()
+		add(5) // nothing is under way, but others wait
+		until(linger * 2)
+		add(6) // four are under way
+		until(linger * 4)
+		for range 5 {
+			a.settled()
+		}
+		add(7) // nothing again
+		until(linger * 9)
+		want := []sending{{0, 0}, {1, 0}, {2, linger}, {3, linger}, {4, linger}, {5, linger}, {6, 3 * linger}, {7, 4 * linger}}
+		if diff := cmp.Diff(want, got, cmp.AllowUnexported(sending{})); diff != "" {
+			t.Errorf("sent (-want +got):\n%s", diff)
+		}
+	})
+}
+
+func TestAccumulatorWithoutLingerSendsAtOnce(t *testing.T) {
+	t.Parallel()
+	sent := 0
+	a := newAccumulator(0, func(*delivery) { sent++ })
+	for range 3 {
+		a.add([]*delivery{{}})
+	}
+	if sent != 3 {
+		t.Errorf("%d of 3 were sent", sent)
+	}
+}
+
+// However requests and acknowledgements fall together, each event is sent once.
+func TestAccumulatorSendsEachOnce(t *testing.T) {
+	t.Parallel()
+	const requests, each = 64, 200
+	var times [requests][each]atomic.Int64
+	var a *accumulator
+	var wg, sent sync.WaitGroup
+	sent.Add(requests * each)
+	a = newAccumulator(50*time.Microsecond, func(d *delivery) {
+		times[d.index/each][d.index%each].Add(1)
+		wg.Go(func() {
+			if d.index%3 == 0 {
+				time.Sleep(time.Duration(rand.IntN(int(time.Millisecond))))
+			}
+			a.settled()
+			sent.Done()
+		})
+	})
+	for r := range requests {
+		wg.Go(func() {
+			for i := 0; i < each; {
+				var deliveries []*delivery
+				for range min(1+rand.IntN(5), each-i) {
+					deliveries = append(deliveries, &delivery{index: r*each + i})
+					i++
+				}
+				a.add(deliveries)
+			}
+		})
+	}
+	sent.Wait()
+	wg.Wait()
+	for r := range times {
+		for i := range times[r] {
+			if n := times[r][i].Load(); n != 1 {
+				t.Errorf("event %d of request %d was sent %d times", i, r, n)
+			}
+		}
+	}
+	if n := a.underway.Load(); n != 0 {
+		t.Errorf("%d are under way when all are settled", n)
+	}
+}
