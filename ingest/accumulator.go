@@ -7,8 +7,9 @@ import (
 )
 
 // accumulator lets events wait for others, to be written to Kafka together: those that
-// come while earlier ones are under way, for the linger at most. An event that finds
-// none under way goes at once.
+// come while earlier ones are under way, or wait. Each waits for the linger at most, and
+// on an idle machine for up to a millisecond more, which is what Go's timers are exact
+// to. An event that is alone goes at once.
 //
 // Kafka's client has up to five requests to a broker under way and puts into each what
 // is there. At half of the highest rate that is two or three events, and most of the CPU
@@ -44,8 +45,8 @@ func (a *accumulator) add(deliveries []*delivery) {
 	}
 }
 
-// wait reports whether the events wait; else they are counted as under way. Where some
-// wait others do too, so that nobody overtakes them.
+// wait reports whether the events wait; else they are counted as under way. Those of a
+// request stay in order; requests that are not answered yet may overtake each other.
 func (a *accumulator) wait(deliveries []*delivery) bool {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"math/rand/v2"
-	"sync"
 	"sync/atomic"
 	"testing"
 	"testing/synctest"
@@ -11,8 +10,8 @@ import (
 	"github.com/google/go-cmp/cmp"
 )
 
-// An event waits for others only while earlier ones are under way, and no longer than
-// the linger, however many come meanwhile.
+// An event waits for the linger, however many come meanwhile, if others are under way or
+// wait when it comes, and else not.
 func TestAccumulatorLetsWaitWhatFindsOthersUnderWay(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
@@ -70,44 +69,50 @@ func TestAccumulatorWithoutLingerSendsAtOnce(t *testing.T) {
 	}
 }
 
-// However requests and acknowledgements fall together, each event is sent once.
+// However requests and acknowledgements fall together, each event is sent once, after
+// those before it in its request.
 func TestAccumulatorSendsEachOnce(t *testing.T) {
 	t.Parallel()
-	const requests, each = 64, 200
-	var times [requests][each]atomic.Int64
+	const clients, each = 64, 200
+	var sent [clients * each]atomic.Int64
 	var a *accumulator
-	var wg, sent sync.WaitGroup
-	sent.Add(requests * each)
+	var left atomic.Int64
+	done := make(chan bool)
+	left.Store(clients * each)
 	a = newAccumulator(50*time.Microsecond, func(d *delivery) {
-		times[d.index/each][d.index%each].Add(1)
-		wg.Go(func() {
+		if n := sent[d.index].Add(1); n != 1 {
+			t.Errorf("event %d was sent %d times", d.index, n)
+		}
+		// size is 1 for the first of a request.
+		if d.size != 1 && sent[d.index-1].Load() == 0 {
+			t.Errorf("event %d was sent before the one before it", d.index)
+		}
+		go func() {
 			if d.index%3 == 0 {
 				time.Sleep(time.Duration(rand.IntN(int(time.Millisecond))))
 			}
 			a.settled()
-			sent.Done()
-		})
+			if left.Add(-1) == 0 {
+				close(done)
+			}
+		}()
 	})
-	for r := range requests {
-		wg.Go(func() {
+	for client := range clients {
+		go func() {
 			for i := 0; i < each; {
 				var deliveries []*delivery
-				for range min(1+rand.IntN(5), each-i) {
-					deliveries = append(deliveries, &delivery{index: r*each + i})
+				for n := range min(1+rand.IntN(5), each-i) {
+					deliveries = append(deliveries, &delivery{index: client*each + i, size: int64(n) + 1})
 					i++
 				}
 				a.add(deliveries)
 			}
-		})
+		}()
 	}
-	sent.Wait()
-	wg.Wait()
-	for r := range times {
-		for i := range times[r] {
-			if n := times[r][i].Load(); n != 1 {
-				t.Errorf("event %d of request %d was sent %d times", i, r, n)
-			}
-		}
+	select {
+	case <-done:
+	case <-time.After(time.Minute):
+		t.Fatalf("%d events were not sent and settled within a minute", left.Load())
 	}
 	if n := a.underway.Load(); n != 0 {
 		t.Errorf("%d are under way when all are settled", n)

@@ -125,6 +125,7 @@ func TestBatchesDoNotMix(t *testing.T) {
 	if len(seen) != want {
 		t.Errorf("%d different events, want %d", len(seen), want)
 	}
+	f.nothingUnderWay(t)
 }
 
 // postMarked posts a batch of n events with the same mark in all that each is made of,

@@ -71,11 +71,11 @@ func serveIngest() error {
 			return err
 		}
 	}
-	client, err := kgo.NewClient(append(cfg.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
+	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
 	if err != nil {
 		return err
 	}
-	l, s, err := benchHTTP(benchServer(client).Handler())
+	l, s, err := benchHTTP(benchServer(cfg, client).Handler())
 	if err != nil {
 		return err
 	}
@@ -84,7 +84,7 @@ func serveIngest() error {
 
 // servePriced does all that a batch needs but write it to Kafka.
 func servePriced() error {
-	s := benchServer(nil)
+	s := benchServer(DefaultConfig(), nil)
 	return serveHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		body, err := readBody(w, r, s.cfg.MaxBatchBytes)
 		if err != nil {
@@ -101,9 +101,9 @@ func servePriced() error {
 	}))
 }
 
-func benchServer(client *kgo.Client) *Server {
+func benchServer(cfg Config, client *kgo.Client) *Server {
 	hash, _ := account.ParseSecret(os.Getenv(secretVar))
-	return New(DefaultConfig(), Deps{
+	return New(cfg, Deps{
 		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise}},
 		Caps:   noCaps{},
 		Limits: noLimits{},

@@ -15,9 +15,9 @@ type Config struct {
 	// ProduceTimeout is how long a request waits for Kafka before it is answered
 	// 500, which means that nobody knows whether the event was recorded.
 	ProduceTimeout time.Duration `name:"produce-timeout" default:"5s" help:"How long a request waits for Kafka to acknowledge before it is answered 500."`
-	// Linger is how long an event waits to be written together with others, while
-	// earlier ones are being written. One that finds none under way does not wait.
-	Linger time.Duration `name:"kafka-linger" default:"500us" help:"How long an event waits to be written to Kafka with others while earlier ones are under way. 2ms suits brokers that sync every write to disk."`
+	// Linger is how long an event waits to be written together with others, if earlier
+	// ones are under way or wait when it comes. One that is alone does not wait.
+	Linger time.Duration `name:"kafka-linger" default:"500us" help:"How long an event that finds others under way to Kafka waits, to be written with more of them. 2ms suits brokers that sync every write to disk."`
 	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
 	// stays bounded while Kafka is away. More are answered 500 at once.
 	MaxBufferedBytes int64 `name:"max-buffered-bytes" default:"67108864" help:"Most bytes of events that may wait for Kafka at once."`

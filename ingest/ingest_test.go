@@ -65,7 +65,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 		cluster:  schematest.FakeKafka(t, kfake.SeedTopics(2, wire.EventsTopic)),
 		registry: prometheus.NewRegistry(), secret: account.NewSecret(), account: schema.NewID(time.Now()),
 	}
-	client, err := kgo.NewClient(append(DefaultConfig().ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(f.cluster.ListenAddrs()...))...)
+	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(f.cluster.ListenAddrs()...))...)
 	if err != nil {
 		t.Fatal(err)
 	}

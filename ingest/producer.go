@@ -23,7 +23,7 @@ var (
 
 // ProducerOptions are the franz-go options that a Producer to topic needs; the
 // caller adds brokers and credentials.
-func (c Config) ProducerOptions(topic string) []kgo.Opt {
+func ProducerOptions(topic string) []kgo.Opt {
 	return []kgo.Opt{
 		kgo.DefaultProduceTopic(topic),
 		// acks=all and idempotent writes are franz-go's defaults; named here

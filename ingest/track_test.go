@@ -279,6 +279,38 @@ func TestBrokerGone(t *testing.T) {
 	}
 }
 
+// What Kafka's client refuses is settled, like what it took: nothing stays under way.
+func TestRefusedByTheClientIsSettled(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.ingest.producer.client.Close()
+	if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != 500 {
+		t.Errorf("status %d, want 500", r.status)
+	}
+	if r := f.post(t, "/v1/track/batch", `[{"agent":"a"},{"agent":"b"}]`); r.status != 207 {
+		t.Errorf("status %d of a batch, want 207", r.status)
+	}
+	f.nothingUnderWay(t)
+}
+
+// nothingUnderWay holds the producer to what it must come back to when all are answered.
+func (f *fixture) nothingUnderWay(t *testing.T) {
+	t.Helper()
+	p := f.ingest.producer
+	if underway, buffered := p.pending.underway.Load(), p.buffered.Load(); underway != 0 || buffered != 0 {
+		t.Errorf("%d events are under way, %d bytes buffered, want none", underway, buffered)
+	}
+}
+
+// An event waits as long as the flag says.
+func TestLingerIsTheFlags(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *Config) { c.Linger = 7 * time.Millisecond })
+	if got := f.ingest.producer.pending.linger; got != 7*time.Millisecond {
+		t.Errorf("events linger %v, want 7ms", got)
+	}
+}
+
 // A full buffer is refused at once instead of taking memory.
 func TestBufferFull(t *testing.T) {
 	t.Parallel()

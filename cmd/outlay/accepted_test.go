@@ -98,7 +98,7 @@ func store(t *testing.T, sink *timescale.Sink, events []schema.Event, first, nex
 // the key.
 func serveTracking(t *testing.T, broker *kfake.Cluster, owner schema.ID) (url, secret string) {
 	t.Helper()
-	client, err := kgo.NewClient(append(ingest.DefaultConfig().ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.ListenAddrs()...))...)
+	client, err := kgo.NewClient(append(ingest.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.ListenAddrs()...))...)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -64,7 +64,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 	if err := plans.Validate(); err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(slices.Concat(kafka, cfg.ProducerOptions(topics.Topic))...)
+	client, err := kgo.NewClient(slices.Concat(kafka, ingest.ProducerOptions(topics.Topic))...)
 	if err != nil {
 		return nil, fmt.Errorf("make the kafka producer: %w", err)
 	}

@@ -17,8 +17,9 @@ var ErrNotEvent = errors.New("not an event")
 
 // Decode reads the message of event.proto into e, replacing all of it. The byte
 // fields of e share the memory of b, which must not change while e is in use.
-// Unknown fields are skipped, and so is a breakdown that is not understood: the cost
-// it explains is right without it. An event without id, account, agent, session, times
+// Unknown fields are skipped, and so is JSON that is no breakdown: the cost it explains
+// is right without it. A packed breakdown is not looked into: AppendBreakdownJSON
+// judges it. An event without id, account, agent, session, times
 // or cost source is refused: no version of ingest has written one. Every error
 // wraps ErrNotEvent.
 func Decode(b []byte, e *schema.Event) error {

@@ -196,6 +196,23 @@ func TestDecodeLeavesOutJSONThatIsNoBreakdown(t *testing.T) {
 	}
 }
 
+// A packed breakdown does not cost the event, whatever it is, as of a kind of token that
+// a later version may know. It is judged when it is stored.
+func TestDecodeDoesNotJudgeAPackedBreakdown(t *testing.T) {
+	t.Parallel()
+	for name, packed := range map[string][]byte{"a seventh kind": {0x0a, 4, 0x08, 7, 0x10, 1}, "no message": {0xff}} {
+		e := fullEvent()
+		e.Breakdown = packed
+		var got schema.Event
+		if err := Decode(Append(nil, &e), &got); err != nil {
+			t.Errorf("%s: %v", name, err)
+		}
+		if diff := cmp.Diff(e, got); diff != "" {
+			t.Errorf("%s: decoded event differs (-want +got):\n%s", name, diff)
+		}
+	}
+}
+
 func FuzzDecode(f *testing.F) {
 	e := fullEvent()
 	f.Add(Append(nil, &e))
