@@ -62,7 +62,7 @@ func TestRunnerSurvivesTheDatabase(t *testing.T) {
 			})
 		return r.run(t)
 	}
-	start()
+	defer start().stop() // Runners end before the server does: River goes on writing to a database that is away for longer than a stop may take.
 	running, waiting := add(t, pool, account), add(t, pool, account)
 	<-inHand
 	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
@@ -70,7 +70,7 @@ func TestRunnerSurvivesTheDatabase(t *testing.T) {
 	}
 	<-server.Done()
 	_ = server.Stop(t.Context()) // What is left to stop is its hold of the directory.
-	start()                      // It waits.
+	defer start().stop()         // It waits.
 	close(back)
 	time.Sleep(outage)
 	schematest.StartPostgres(t, cfg)
