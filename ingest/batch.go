@@ -89,7 +89,7 @@ func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome) {
 			continue
 		}
 		body = append(body, `{"status":200,"tracked":true,`...)
-		body = append(appendFields(body, o.admission), '}')
+		body = append(appendFields(body, &o.admission), '}')
 	}
 	body = append(body, "]}"...)
 	status := http.StatusOK

@@ -116,18 +116,18 @@ func (b *batchOf) array(body []byte) error {
 // plainArray reads an array whose elements scan understands. It returns false at
 // the first other one.
 func (b *batchOf) plainArray(body []byte) bool {
-	s := scanner{body}
+	s := scanner{in: body}
 	if !s.mark('[') {
 		return false
 	}
 	for len(b.outcomes) <= maxBatchEvents {
-		start := len(s.rest)
-		if !s.event(&b.request) || int64(start-len(s.rest)) > b.maxBytes {
+		start := s.at
+		if !s.event(&b.request) || int64(s.at-start) > b.maxBytes {
 			return false
 		}
 		b.add(b.request.finish(nil))
 		if s.mark(']') {
-			return len(s.rest) == 0
+			return s.at == len(s.in)
 		}
 		if !s.mark(',') {
 			return false

@@ -9,13 +9,16 @@ import (
 // exponents, unknown or repeated names, null, other types than documented. ok is false then, and r of no use.
 // What scan takes, the decoder takes with the same result; a fuzz test holds that.
 func scan(text []byte, r *request) (rest []byte, ok bool) {
-	s := scanner{text}
+	s := scanner{in: text}
 	ok = s.event(r)
-	return s.rest, ok
+	return s.in[s.at:], ok
 }
 
 // scanner goes over JSON text. A method that returns false found something else than it is named after.
-type scanner struct{ rest []byte }
+type scanner struct {
+	in []byte
+	at int // what is before was passed over
+}
 
 func (s *scanner) event(r *request) bool {
 	if !s.mark('{') {
@@ -27,92 +30,70 @@ func (s *scanner) event(r *request) bool {
 		if !ok || !s.mark(':') {
 			return false
 		}
-		to, ok := r.slot(name)
-		if !ok || seen&(1<<to.number) != 0 || !s.value(to, r) {
+		number, ok := s.field(name, r)
+		if !ok || seen&(1<<number) != 0 {
 			return false
 		}
-		seen |= 1 << to.number
+		seen |= 1 << number
 		if !s.mark(',') {
 			return s.mark('}')
 		}
 	}
 }
 
-// slot is where the value of a field goes: a text, a count, or as its name says.
-type slot struct {
-	number uint8
-	name   string
-	text   *optionalText
-	count  *optionalCount
-}
-
-// slot returns the place of the fields that scan knows.
-func (r *request) slot(name []byte) (slot, bool) {
+// field reads the value of a field that scan knows, and returns a number of its own for each.
+func (s *scanner) field(name []byte, r *request) (number uint8, ok bool) {
 	switch string(name) {
 	case "agent":
-		return slot{number: 0, text: &r.agent}, true
+		return 0, s.textInto(&r.agent, &r.memory)
 	case "model":
-		return slot{number: 1, text: &r.model}, true
+		return 1, s.textInto(&r.model, &r.memory)
 	case "provider":
-		return slot{number: 2, text: &r.provider}, true
+		return 2, s.textInto(&r.provider, &r.memory)
 	case "session_id":
-		return slot{number: 3, text: &r.sessionID}, true
+		return 3, s.textInto(&r.sessionID, &r.memory)
 	case "idempotency_key":
-		return slot{number: 4, text: &r.idempotencyKey}, true
+		return 4, s.textInto(&r.idempotencyKey, &r.memory)
 	case "status":
-		return slot{number: 5, text: &r.status}, true
+		return 5, s.textInto(&r.status, &r.memory)
 	case "error_type":
-		return slot{number: 6, text: &r.errorType}, true
+		return 6, s.textInto(&r.errorType, &r.memory)
 	case "step":
-		return slot{number: 7, text: &r.step}, true
+		return 7, s.textInto(&r.step, &r.memory)
 	case "parent_event_id":
-		return slot{number: 8, text: &r.parent}, true
+		return 8, s.textInto(&r.parent, &r.memory)
 	case "user_id":
-		return slot{number: 9, text: &r.userID}, true
+		return 9, s.textInto(&r.userID, &r.memory)
 	case "token_accounting":
-		return slot{number: 10, text: &r.accounting}, true
+		return 10, s.textInto(&r.accounting, &r.memory)
 	case "timestamp":
-		return slot{number: 11, text: &r.timestamp}, true
+		return 11, s.textInto(&r.timestamp, &r.memory)
 	case "input_tokens":
-		return slot{number: 12, name: "input_tokens", count: &r.input}, true
+		return 12, s.countInto(&r.input, "input_tokens")
 	case "output_tokens":
-		return slot{number: 13, name: "output_tokens", count: &r.output}, true
+		return 13, s.countInto(&r.output, "output_tokens")
 	case "prompt_tokens":
-		return slot{number: 14, name: "prompt_tokens", count: &r.prompt}, true
+		return 14, s.countInto(&r.prompt, "prompt_tokens")
 	case "completion_tokens":
-		return slot{number: 15, name: "completion_tokens", count: &r.completion}, true
+		return 15, s.countInto(&r.completion, "completion_tokens")
 	case "cache_read_tokens":
-		return slot{number: 16, name: "cache_read_tokens", count: &r.cacheRead}, true
+		return 16, s.countInto(&r.cacheRead, "cache_read_tokens")
 	case "cache_write_tokens":
-		return slot{number: 17, name: "cache_write_tokens", count: &r.cacheWrite}, true
+		return 17, s.countInto(&r.cacheWrite, "cache_write_tokens")
 	case "cache_write_1h_tokens":
-		return slot{number: 18, name: "cache_write_1h_tokens", count: &r.cacheHour}, true
+		return 18, s.countInto(&r.cacheHour, "cache_write_1h_tokens")
 	case "reasoning_tokens":
-		return slot{number: 19, name: "reasoning_tokens", count: &r.reasoning}, true
+		return 19, s.countInto(&r.reasoning, "reasoning_tokens")
 	case "latency_ms":
-		return slot{number: 20, name: "latency_ms", count: &r.latency}, true
+		return 20, s.countInto(&r.latency, "latency_ms")
 	case "cost_usd":
-		return slot{number: 21, name: "cost_usd"}, true
+		return 21, s.costInto(r)
 	case "tags":
-		return slot{number: 22, name: "tags"}, true
+		return 22, s.tagsInto(r)
 	case "metadata":
-		return slot{number: 23, name: "metadata"}, true
+		return 23, s.metadataInto(r)
 	}
-	return slot{}, false
-}
-
-func (s *scanner) value(to slot, r *request) bool {
-	switch {
-	case to.text != nil:
-		return s.textInto(to.text, &r.memory)
-	case to.count != nil:
-		return s.countInto(to.count, to.name)
-	case to.name == "cost_usd":
-		return s.costInto(r)
-	case to.name == "tags":
-		return s.tagsInto(r)
-	}
-	return s.metadataInto(r)
+	return 0, false
 }
 
 func (s *scanner) textInto(t *optionalText, m *memory) bool {
@@ -125,7 +106,7 @@ func (s *scanner) textInto(t *optionalText, m *memory) bool {
 const maxScanDigits = 15
 
 func (s *scanner) countInto(c *optionalCount, name string) bool {
-	t := s.rest
+	t := s.in[s.at:]
 	var n int64
 	length := 0
 	for length < len(t) && length <= maxScanDigits {
@@ -142,7 +123,7 @@ func (s *scanner) countInto(c *optionalCount, name string) bool {
 	case length < len(t) && (t[length] == '.' || t[length] == 'e' || t[length] == 'E'):
 		return false
 	}
-	s.rest = t[length:]
+	s.at += length
 	*c = optionalCount{value: n, name: name}
 	return true
 }
@@ -181,12 +162,12 @@ func (s *scanner) tagsInto(r *request) bool {
 
 // metadataInto keeps the object as it is written.
 func (s *scanner) metadataInto(r *request) bool {
-	start := s.rest
+	start := s.at
 	nodes := 0
 	if !s.object(1, &nodes) {
 		return false
 	}
-	text := start[:len(start)-len(s.rest)]
+	text := s.in[start:s.at]
 	kept := len(r.memory.bytes)
 	r.memory.bytes = append(r.memory.bytes, text...)
 	r.metadata = r.memory.since(kept)
@@ -256,10 +237,10 @@ func (s *scanner) array(depth int, nodes *int) bool {
 
 // any passes over a value of metadata that stands in something of the given depth.
 func (s *scanner) any(depth int, nodes *int) bool {
-	if len(s.rest) == 0 {
+	if s.at >= len(s.in) {
 		return false
 	}
-	switch s.rest[0] {
+	switch s.in[s.at] {
 	case '{':
 		return s.object(depth+1, nodes)
 	case '[':

@@ -9,10 +9,10 @@ import (
 
 // space passes over what may stand around values.
 func (s *scanner) space() {
-	for len(s.rest) > 0 {
-		switch s.rest[0] {
+	for s.at < len(s.in) {
+		switch s.in[s.at] {
 		case ' ', '\n', '\r', '\t':
-			s.rest = s.rest[1:]
+			s.at++
 		default:
 			return
 		}
@@ -21,15 +21,15 @@ func (s *scanner) space() {
 
 // mark passes over c and the space around it, of which there is none as a rule.
 func (s *scanner) mark(c byte) bool {
-	if t := s.rest; len(t) > 1 && t[0] == c && t[1] > ' ' {
-		s.rest = t[1:]
+	if t := s.in[s.at:]; len(t) > 1 && t[0] == c && t[1] > ' ' {
+		s.at++
 		return true
 	}
 	return s.spacedMark(c)
 }
 
 func (s *scanner) spacedMark(c byte) bool {
-	if len(s.rest) > 0 && s.rest[0] != c {
+	if s.at < len(s.in) && s.in[s.at] != c {
 		s.space()
 	}
 	if !s.close(c) {
@@ -51,24 +51,24 @@ func (s *scanner) open(c byte, nodes *int) bool {
 
 // close passes over c alone, so that what ends with it has no space in its tail.
 func (s *scanner) close(c byte) bool {
-	if len(s.rest) == 0 || s.rest[0] != c {
+	if s.at >= len(s.in) || s.in[s.at] != c {
 		return false
 	}
-	s.rest = s.rest[1:]
+	s.at++
 	return true
 }
 
 func (s *scanner) word(w string) bool {
-	if len(s.rest) < len(w) || string(s.rest[:len(w)]) != w {
+	if t := s.in[s.at:]; len(t) < len(w) || string(t[:len(w)]) != w {
 		return false
 	}
-	s.rest = s.rest[len(w):]
+	s.at += len(w)
 	return true
 }
 
 // text returns what a string without escapes and control characters holds.
 func (s *scanner) text() ([]byte, bool) {
-	t := s.rest
+	t := s.in[s.at:]
 	if len(t) == 0 || t[0] != '"' {
 		return nil, false
 	}
@@ -80,7 +80,7 @@ func (s *scanner) text() ([]byte, bool) {
 			continue
 		}
 		if t[i] == '"' {
-			s.rest = t[i+1:]
+			s.at += i + 1
 			return t[1:i], true
 		}
 		break
@@ -90,13 +90,13 @@ func (s *scanner) text() ([]byte, bool) {
 
 // textFrom is text whose first bytes, up to i, are plain.
 func (s *scanner) textFrom(i int) ([]byte, bool) {
+	t := s.in[s.at:]
 	ascii := true
-	for ; i < len(s.rest); i++ {
-		switch c := s.rest[i]; {
+	for ; i < len(t); i++ {
+		switch c := t[i]; {
 		case c == '"':
-			text := s.rest[1:i]
-			s.rest = s.rest[i+1:]
-			return text, ascii || schema.TextFault(string(text), len(text)) == ""
+			s.at += i + 1
+			return t[1:i], ascii || schema.TextFault(string(t[1:i]), i-1) == ""
 		case c < 0x20 || c == 0x7f || c == '\\':
 			return nil, false
 		case c > 0x7f:
@@ -117,43 +117,45 @@ func word(text string) uint64 {
 // before one that ends a string or is out of the ordinary in one.
 func plainBytes(w uint64) int {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
-	quote, slash, del := w^'"'*ones, w^'\\'*ones, w^0x7f*ones
-	// A subtraction borrows from the next byte only where it finds one: the lowest is
-	// always right.
-	found := (w | (w - ' '*ones) | (quote - ones) | (slash - ones) | (del - ones)) & highs
+	// With its second bit turned, a quote is 0x20 and what is below a space stays so.
+	lowOrQuote := (w ^ 2*ones) - 0x21*ones
+	slash := (w ^ '\\'*ones) - ones
+	// A sum or difference reaches into the next byte only where it finds one: the
+	// lowest is always right.
+	found := (w | lowOrQuote | slash | (w + ones)) & highs
 	return bits.TrailingZeros64(found) / 8
 }
 
 // number returns the text of a number that has no exponent.
 func (s *scanner) number() ([]byte, bool) {
+	t := s.in[s.at:]
 	i := 0
-	if len(s.rest) > 0 && s.rest[0] == '-' {
+	if len(t) > 0 && t[0] == '-' {
 		i++
 	}
-	whole := s.digits(i)
-	if whole == 0 || whole > 1 && s.rest[i] == '0' {
+	whole := digits(t[i:])
+	if whole == 0 || whole > 1 && t[i] == '0' {
 		return nil, false
 	}
 	i += whole
-	if i < len(s.rest) && s.rest[i] == '.' {
-		fraction := s.digits(i + 1)
+	if i < len(t) && t[i] == '.' {
+		fraction := digits(t[i+1:])
 		if fraction == 0 {
 			return nil, false
 		}
 		i += 1 + fraction
 	}
-	if i < len(s.rest) && (s.rest[i] == 'e' || s.rest[i] == 'E') {
+	if i < len(t) && (t[i] == 'e' || t[i] == 'E') {
 		return nil, false
 	}
-	literal := s.rest[:i]
-	s.rest = s.rest[i:]
-	return literal, true
+	s.at += i
+	return t[:i], true
 }
 
-// digits returns how many digits there are from i on.
-func (s *scanner) digits(i int) int {
+// digits returns with how many digits t starts.
+func digits(t []byte) int {
 	n := 0
-	for i+n < len(s.rest) && s.rest[i+n] >= '0' && s.rest[i+n] <= '9' {
+	for n < len(t) && t[n] >= '0' && t[n] <= '9' {
 		n++
 	}
 	return n

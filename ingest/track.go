@@ -50,7 +50,7 @@ func (s *Server) track(c *gin.Context) error {
 	if s.record(one.outcomes[:]); o.err != nil {
 		return o.err
 	}
-	one.answer = appendResult(one.answer, o.admission)
+	one.answer = appendResult(one.answer, &o.admission)
 	reply(c.Writer, http.StatusOK, one.answer)
 	one.release()
 	return nil
@@ -199,13 +199,13 @@ func produceErrorReason(err error) string {
 }
 
 // appendResult appends the tracking result.
-func appendResult(dst []byte, a admission) []byte {
+func appendResult(dst []byte, a *admission) []byte {
 	dst = append(dst, `{"tracked":true,`...)
 	return append(appendFields(dst, a), '}')
 }
 
 // appendFields appends what follows "tracked" in a tracking result.
-func appendFields(dst []byte, a admission) []byte {
+func appendFields(dst []byte, a *admission) []byte {
 	e := a.event
 	dst = append(dst, `"cost_usd":`...)
 	dst = e.Cost.AppendText(dst)
@@ -223,6 +223,9 @@ func appendFields(dst []byte, a admission) []byte {
 	dst = appendText(dst, e.PriceID)
 	dst = append(dst, `,"duplicate":`...)
 	dst = strconv.AppendBool(dst, a.duplicate)
+	if a.charge == nil {
+		return dst
+	}
 	if standing, ok := a.charge.Standing(); ok {
 		dst = appendBudget(append(dst, `,"budget":`...), standing)
 	}

@@ -97,10 +97,10 @@ func (f *Faults) CheckCount(field string, n int64) {
 
 // CheckTime notes that a client's timestamp is too old or too far ahead of now.
 func (f *Faults) CheckTime(field string, t, now time.Time) {
-	switch {
-	case t.Before(now.Add(-MaxEventAge)):
+	switch ahead := t.Sub(now); {
+	case ahead < -MaxEventAge:
 		f.Add(field, "must not be older than 30 days")
-	case t.After(now.Add(MaxEventAhead)):
+	case ahead > MaxEventAhead:
 		f.Add(field, "must not be more than 5 minutes ahead")
 	}
 }
