@@ -72,10 +72,10 @@ func (in *installation) trackOver(b *testing.B, connections, agents, n int) {
 				if err != nil {
 					return err
 				}
-				_, _ = io.Copy(io.Discard, resp.Body)
+				answer, _ := io.ReadAll(resp.Body)
 				_ = resp.Body.Close()
 				if resp.StatusCode != http.StatusOK {
-					return fmt.Errorf("answered %s", resp.Status)
+					return fmt.Errorf("answered %s: %s", resp.Status, answer)
 				}
 			}
 			return nil
