@@ -36,11 +36,7 @@ type request struct {
 }
 
 // next empties r for another event. What it was read into before stays good.
-func (r *request) next() {
-	memory := r.memory
-	*r = request{}
-	r.memory = memory
-}
+func (r *request) next() { *r = request{memory: r.memory} }
 
 type optionalText struct {
 	value string

@@ -223,9 +223,6 @@ func appendFields(dst []byte, a *admission) []byte {
 	dst = appendText(dst, e.PriceID)
 	dst = append(dst, `,"duplicate":`...)
 	dst = strconv.AppendBool(dst, a.duplicate)
-	if a.charge == nil {
-		return dst
-	}
 	if standing, ok := a.charge.Standing(); ok {
 		dst = appendBudget(append(dst, `,"budget":`...), standing)
 	}

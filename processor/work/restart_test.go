@@ -62,7 +62,8 @@ func TestRunnerSurvivesTheDatabase(t *testing.T) {
 			})
 		return r.run(t)
 	}
-	defer start().stop() // Runners end before the server does: River goes on writing to a database that is away for longer than a stop may take.
+	// Runners end before the server does: a stop gives up sooner than River does on a database that is away.
+	defer start().stop()
 	running, waiting := add(t, pool, account), add(t, pool, account)
 	<-inHand
 	if err := syscall.Kill(server.PID(), syscall.SIGKILL); err != nil {
