@@ -5,6 +5,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -50,17 +51,46 @@ func bearer(r *http.Request) (string, error) {
 	return strings.TrimSpace(secret), nil
 }
 
-// requestID returns the caller's own X-Request-Id if it is 1-128 visible ASCII
-// characters, else a new one.
-func requestID(r *http.Request, now func() time.Time) string {
-	id := r.Header.Get("X-Request-Id")
-	if id == "" || len(id) > 128 {
-		return schema.NewID(now()).Text("req")
+// requestID is how a request is called in its answer and in the log: as its sender calls
+// it, or by an id that was made for it.
+type requestID struct {
+	own  string
+	made schema.ID
+}
+
+// newRequestID takes the X-Request-Id of a request if it is 1-128 visible ASCII
+// characters.
+func newRequestID(r *http.Request, now func() time.Time) requestID {
+	if own := r.Header.Get("X-Request-Id"); own != "" && len(own) <= 128 && isVisible(own) {
+		return requestID{own: own}
 	}
-	for i := range len(id) {
-		if id[i] <= 0x20 || id[i] > 0x7e {
-			return schema.NewID(now()).Text("req")
+	return requestID{made: schema.NewID(now())}
+}
+
+func isVisible(text string) bool {
+	for i := range len(text) {
+		if text[i] <= 0x20 || text[i] > 0x7e {
+			return false
 		}
 	}
-	return id
+	return true
+}
+
+// set tells the client.
+func (id requestID) set(w http.ResponseWriter) {
+	if id.own != "" {
+		front.SetHeader(w, "X-Request-Id", id.own)
+		return
+	}
+	var text [32]byte
+	front.SetHeader(w, "X-Request-Id", string(id.made.AppendText(text[:0], requestPrefix)))
+}
+
+const requestPrefix schema.Prefix = "req"
+
+func (id requestID) String() string {
+	if id.own != "" {
+		return id.own
+	}
+	return id.made.Text(requestPrefix)
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -45,7 +46,7 @@ func (s *Server) limitRest(c *gin.Context, who account.Credential, n int) error 
 	}
 	s.limits.Return(who.AccountID, 1)
 	standing.Remaining++
-	setRateHeaders(c.Writer.Header(), standing)
+	setRateHeaders(c.Writer, standing)
 	if int64(n) > standing.Limit {
 		// No window will ever have room for it: waiting does not help.
 		return problem.New(problem.Invalid, fmt.Sprintf(
@@ -56,7 +57,7 @@ func (s *Server) limitRest(c *gin.Context, who account.Credential, n int) error 
 
 func (s *Server) takeRate(c *gin.Context, who account.Credential, n int64) limit.Standing {
 	standing := s.limits.Take(who.AccountID, who.Plan, n)
-	setRateHeaders(c.Writer.Header(), standing)
+	setRateHeaders(c.Writer, standing)
 	return standing
 }
 
@@ -69,18 +70,10 @@ func rateLimited(s limit.Standing) error {
 	}
 }
 
-// setRateHeaders writes the three numbers into one text and slices it: a request
-// is worth two allocations. The names are spelled as they are documented, which
-// Header.Set would not do.
-func setRateHeaders(h http.Header, s limit.Standing) {
-	buf := make([]byte, 0, 64)
-	buf = strconv.AppendInt(buf, s.Limit, 10)
-	limitEnd := len(buf)
-	buf = strconv.AppendInt(buf, s.Remaining, 10)
-	remainingEnd := len(buf)
-	text := string(strconv.AppendInt(buf, s.Reset, 10))
-	values := &[3]string{text[:limitEnd], text[limitEnd:remainingEnd], text[remainingEnd:]}
-	h["X-RateLimit-Limit"] = values[0:1:1]
-	h["X-RateLimit-Remaining"] = values[1:2:2]
-	h["X-RateLimit-Reset"] = values[2:3:3]
+// setRateHeaders spells the names as they are documented, which Header.Set would not do.
+func setRateHeaders(w http.ResponseWriter, s limit.Standing) {
+	var buf [20]byte
+	front.SetHeader(w, "X-RateLimit-Limit", string(strconv.AppendInt(buf[:0], s.Limit, 10)))
+	front.SetHeader(w, "X-RateLimit-Remaining", string(strconv.AppendInt(buf[:0], s.Remaining, 10)))
+	front.SetHeader(w, "X-RateLimit-Reset", string(strconv.AppendInt(buf[:0], s.Reset, 10)))
 }

@@ -3,6 +3,7 @@ package ingest
 import (
 	"fmt"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"testing"
 	"time"
@@ -100,10 +101,10 @@ func TestBatchCountsItsEvents(t *testing.T) {
 // The names are spelled on the wire as they are documented.
 func TestRateHeadersAreSpelledAsDocumented(t *testing.T) {
 	t.Parallel()
-	h := http.Header{}
-	setRateHeaders(h, limit.Standing{Limit: 60, Remaining: 0, Reset: 1_790_000_040})
+	w := httptest.NewRecorder()
+	setRateHeaders(w, limit.Standing{Limit: 60, Remaining: 0, Reset: 1_790_000_040})
 	want := http.Header{"X-RateLimit-Limit": {"60"}, "X-RateLimit-Remaining": {"0"}, "X-RateLimit-Reset": {"1790000040"}}
-	if diff := cmp.Diff(want, h); diff != "" {
+	if diff := cmp.Diff(want, w.Header()); diff != "" {
 		t.Errorf("headers (-want +got):\n%s", diff)
 	}
 }

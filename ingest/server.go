@@ -149,14 +149,14 @@ var closeConnection = []string{"close"}
 func (s *Server) handle(route string, h func(*gin.Context) error) gin.HandlerFunc {
 	counter := s.metrics.route(route)
 	return func(c *gin.Context) {
-		requestID := requestID(c.Request, s.now)
-		c.Writer.Header()["X-Request-Id"] = []string{requestID}
+		id := newRequestID(c.Request, s.now)
+		id.set(c.Writer)
 		if c.Request.TransferEncoding != nil {
 			c.Writer.Header()["Connection"] = closeConnection
 		}
 		err := h(c)
 		if err != nil {
-			s.refuse(c, requestID, err)
+			s.refuse(c, id.String(), err)
 		}
 		counter.answered(c.Writer.Status())
 	}

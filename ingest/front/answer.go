@@ -1,6 +1,7 @@
 package front
 
 import (
+	"bytes"
 	"net/http"
 	"slices"
 	"strconv"
@@ -13,6 +14,9 @@ import (
 type answer struct {
 	lane   *lane
 	header http.Header
+	// fields are the headers that SetHeader has set, text their values.
+	fields []field
+	text   []byte
 	names  []string
 	// out begins with the status line and the header once the status is known, and
 	// ends with what is written to the client.
@@ -42,8 +46,49 @@ func (a *answer) release() {
 		return
 	}
 	clear(a.header)
-	*a = answer{header: a.header, names: a.names[:0], out: a.out[:0], body: a.body[:0], length: unsaid}
+	*a = answer{header: a.header, fields: a.fields[:0], text: a.text[:0], names: a.names[:0], out: a.out[:0], body: a.body[:0], length: unsaid}
 	answers.Put(a)
+}
+
+// field is a header with one value, which is in the text of its answer.
+type field struct {
+	name       string
+	begin, end int
+}
+
+// SetHeader sets a header to one value, of which it keeps a copy. It is for what every
+// answer has: on a lane the copy is in memory that is used again, and is not seen in
+// w.Header(), which it goes before. Connection, Content-Length, Content-Type and
+// Transfer-Encoding, which tell the server something, are not for it.
+func SetHeader(w http.ResponseWriter, name, value string) {
+	for {
+		switch inner := w.(type) {
+		case *answer:
+			inner.set(name, value)
+			return
+		case interface{ Unwrap() http.ResponseWriter }:
+			w = inner.Unwrap()
+		default:
+			w.Header()[name] = []string{strings.Clone(value)}
+			return
+		}
+	}
+}
+
+func (a *answer) set(name, value string) {
+	f := field{name: name, begin: len(a.text)}
+	a.text = append(a.text, value...)
+	f.end = len(a.text)
+	if i := a.field(name); i >= 0 {
+		a.fields[i] = f
+		return
+	}
+	a.fields = append(a.fields, f)
+}
+
+// field returns the index of a field, or -1.
+func (a *answer) field(name string) int {
+	return slices.IndexFunc(a.fields, func(f field) bool { return f.name == name })
 }
 
 // Header returns the header, which may be changed until the status is written.
@@ -61,8 +106,15 @@ func (a *answer) WriteHeader(status int) {
 	for name := range a.header {
 		a.names = append(a.names, name)
 	}
+	for i := range a.fields {
+		a.names = append(a.names, a.fields[i].name)
+	}
 	slices.Sort(a.names)
-	for _, name := range a.names {
+	for _, name := range slices.Compact(a.names) {
+		if i := a.field(name); i >= 0 {
+			a.out = appendLine(a.out, name, a.text[a.fields[i].begin:a.fields[i].end])
+			continue
+		}
 		switch name {
 		case "Transfer-Encoding":
 			continue
@@ -81,24 +133,24 @@ func (a *answer) WriteHeader(status int) {
 			a.typed = true
 		}
 		for _, value := range a.header[name] {
-			a.line(name, value)
+			a.out = appendLine(a.out, name, value)
 		}
 	}
 }
 
-// line writes a header. A value cannot bring its own end of line.
-func (a *answer) line(name, value string) {
-	a.out = append(append(a.out, name...), ": "...)
-	begin := len(a.out)
-	a.out = append(a.out, value...)
-	if strings.IndexByte(value, '\n') >= 0 || strings.IndexByte(value, '\r') >= 0 {
-		for i, c := range a.out[begin:] {
+// appendLine appends a header. A value cannot bring its own end of line.
+func appendLine[T string | []byte](out []byte, name string, value T) []byte {
+	out = append(append(out, name...), ": "...)
+	begin := len(out)
+	out = append(out, value...)
+	if said := out[begin:]; bytes.IndexByte(said, '\n') >= 0 || bytes.IndexByte(said, '\r') >= 0 {
+		for i, c := range said {
 			if c == '\n' || c == '\r' {
-				a.out[begin+i] = ' '
+				said[i] = ' '
 			}
 		}
 	}
-	a.out = append(a.out, "\r\n"...)
+	return append(out, "\r\n"...)
 }
 
 // mayHaveBody reports whether the status allows a body.
@@ -140,7 +192,7 @@ func (a *answer) send(body []byte) {
 	a.last = a.lane.body.drain() != nil || a.last || s.closing.Load()
 	now := time.Now() // After drain, which may have waited for the client.
 	if !a.typed && len(body) > 0 {
-		a.line("Content-Type", http.DetectContentType(body))
+		a.out = appendLine(a.out, "Content-Type", http.DetectContentType(body))
 	}
 	a.out = append(s.appendDate(append(a.out, "Date: "...), now), "\r\n"...)
 	if a.length == unsaid && a.mayHaveBody() {

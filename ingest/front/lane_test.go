@@ -39,6 +39,11 @@ func exchange(t *testing.T, h http.HandlerFunc, text string, paths ...string) st
 	}
 }
 
+// wrapped is a ResponseWriter around another, as gin has one.
+type wrapped struct{ http.ResponseWriter }
+
+func (w wrapped) Unwrap() http.ResponseWriter { return w.ResponseWriter }
+
 // What the client gets is the same to the byte, and so is what the handler was told.
 func TestLaneAnswersAsNetHTTP(t *testing.T) {
 	tell := func(w http.ResponseWriter, r *http.Request) {
@@ -49,6 +54,10 @@ func TestLaneAnswersAsNetHTTP(t *testing.T) {
 		}
 		h["X-Request-Id"] = []string{r.Header.Get("X-Request-Id")}
 		h["X-RateLimit-Limit"] = []string{"1\r\nX-Evil: 2"}
+		h["X-RateLimit-Reset"] = []string{"1"}
+		SetHeader(w, "X-RateLimit-Reset", "1\r\nX-Evil: 2")
+		SetHeader(wrapped{w}, "X-RateLimit-Remaining", "1")
+		SetHeader(wrapped{w}, "X-RateLimit-Remaining", "20")
 		if r.Header.Get("X-Status") != "" {
 			w.WriteHeader(http.StatusTeapot)
 			h.Set("Late", "too late")

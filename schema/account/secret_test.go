@@ -1,6 +1,7 @@
 package account
 
 import (
+	"hash/crc32"
 	"strings"
 	"testing"
 )
@@ -19,6 +20,17 @@ func TestParseSecretRefusesEveryTypo(t *testing.T) {
 			if _, ok := ParseSecret(typo); ok && typo != secret {
 				t.Errorf("character %d changed to %q is accepted", i, c)
 			}
+		}
+	}
+}
+
+// Keys that were given out stay good: the checksum is the CRC-32 of everybody.
+func TestCRCIsTheOneOfIEEE(t *testing.T) {
+	t.Parallel()
+	for range 100 {
+		text := []byte(NewSecret())
+		if got, want := crc(text), crc32.ChecksumIEEE(text); got != want {
+			t.Fatalf("%s: %08x, want %08x", text, got, want)
 		}
 	}
 }
