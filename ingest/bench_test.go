@@ -9,7 +9,6 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
-	"runtime/debug"
 	"slices"
 	"strings"
 	"syscall"
@@ -63,7 +62,6 @@ func serveBare() error {
 }
 
 func serveIngest() error {
-	debug.SetGCPercent(GCPercent)
 	cfg := DefaultConfig()
 	if text := os.Getenv(lingerVar); text != "" {
 		var err error
@@ -193,6 +191,29 @@ func (s *server) cpu(b *testing.B) time.Duration {
 	return time.Duration(utime+stime) * 10 * time.Millisecond
 }
 
+// stolen is how much of the machine's time, in hundredths of a second of all its
+// processors, has passed so far, and how much of it the hypervisor gave to others. What
+// was measured while that grew says little.
+func stolen(b *testing.B) (part, all int64) {
+	b.Helper()
+	text, err := os.ReadFile("/proc/stat")
+	if err != nil {
+		b.Fatal(err)
+	}
+	var user, nice, system, idle, wait, irq, soft int64
+	if _, err := fmt.Sscan(strings.TrimPrefix(string(text), "cpu"), &user, &nice, &system, &idle, &wait, &irq, &soft, &part); err != nil {
+		b.Fatal(err)
+	}
+	return part, user + nice + system + idle + wait + irq + soft + part
+}
+
+// reportStolen reports what share of the machine was stolen since then.
+func reportStolen(b *testing.B, partThen, allThen int64) {
+	b.Helper()
+	part, all := stolen(b)
+	b.ReportMetric(100*float64(part-partThen)/float64(max(1, all-allThen)), "stolen-%")
+}
+
 // rss is the process's resident memory in bytes.
 func (s *server) rss(b *testing.B) float64 {
 	b.Helper()
@@ -268,8 +289,10 @@ func BenchmarkLatency(b *testing.B) {
 		rate := most / time.Since(start).Seconds() / 2
 		b.Run(fmt.Sprintf("half-rate/round=%d", round), func(b *testing.B) {
 			cpu := server.cpu(b)
+			part, all := stolen(b)
 			times := hammerAt(b, server.address, requests, connections, b.N, rate)
 			cpu = server.cpu(b) - cpu
+			reportStolen(b, part, all)
 			slices.Sort(times)
 			b.ReportMetric(rate, "events/s")
 			b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
@@ -295,9 +318,11 @@ func benchRequests(b *testing.B, s *server, path, secret string, connections int
 	requests := rawRequests(s, path, secret, bodies)
 	hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
 	cpu := s.cpu(b)
+	part, all := stolen(b)
 	b.ResetTimer()
 	hammer(b, s.address, requests, connections, b.N)
 	b.StopTimer()
+	reportStolen(b, part, all)
 	events := float64(b.N * eventsEach)
 	b.ReportMetric(events/b.Elapsed().Seconds(), "events/s")
 	b.ReportMetric(float64((s.cpu(b)-cpu).Nanoseconds())/1000/events, "server-cpu-us/event")

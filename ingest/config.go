@@ -27,11 +27,6 @@ type Config struct {
 	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 75 bytes."`
 }
 
-// GCPercent is the garbage collector's setting for an ingest process. What lives is a
-// few MiB, and what an event leaves behind is little: collecting it twice as often as
-// by default saves a tenth of the memory for a fortieth of the CPU time.
-const GCPercent = 50
-
 // maxLinger is far less than the shortest time that a request waits for Kafka.
 const maxLinger = 50 * time.Millisecond
 

@@ -22,13 +22,6 @@ type stopFlags struct {
 	ShutdownDelay time.Duration `name:"shutdown-delay" default:"0s" help:"How long to go on answering after SIGTERM, while /readyz already fails. Set it to what the load balancer needs to notice."`
 }
 
-// setGCPercent sets the garbage collector, unless the operator has.
-func setGCPercent(percent int) {
-	if os.Getenv("GOGC") == "" {
-		debug.SetGCPercent(percent)
-	}
-}
-
 type ingestCommand struct {
 	listenFlags
 	stopFlags
@@ -42,7 +35,6 @@ type ingestCommand struct {
 
 // Run runs the ingest tier.
 func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
-	setGCPercent(ingest.GCPercent)
 	pool, err := c.pool(ctx, poolSettings{name: "ingest", size: ingestPool, timeouts: true})
 	if err != nil {
 		return err
@@ -74,7 +66,9 @@ type processorCommand struct {
 
 // Run runs the processor.
 func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
-	setGCPercent(processor.GCPercent)
+	if os.Getenv("GOGC") == "" { // What the operator says goes first.
+		debug.SetGCPercent(processor.GCPercent)
+	}
 	pool, err := c.pool(ctx, poolSettings{name: "processor", size: processorPool, timeouts: true})
 	if err != nil {
 		return err
