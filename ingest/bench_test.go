@@ -2,6 +2,8 @@ package ingest
 
 import (
 	"bufio"
+	"context"
+	"errors"
 	"fmt"
 	"io"
 	"log/slog"
@@ -9,6 +11,7 @@ import (
 	"net/http"
 	"os"
 	"os/exec"
+	"runtime"
 	"slices"
 	"strings"
 	"syscall"
@@ -280,7 +283,7 @@ func BenchmarkLatency(b *testing.B) {
 	secret := account.NewSecret()
 	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
 	server := startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)
-	requests := rawRequests(server, "/v1/track", secret, trackBodies())
+	requests := rawRequests(server.address, "/v1/track", secret, trackBodies())
 	hammer(b, server.address, requests, connections, 50_000) // warm up
 	for round := range 4 {
 		const most = 50_000
@@ -303,11 +306,64 @@ func BenchmarkLatency(b *testing.B) {
 	}
 }
 
-func rawRequests(s *server, path, secret string, bodies []string) [][]byte {
+// BenchmarkAllocations counts what an event leaves to the collector on its way from a
+// connection to Kafka's acknowledgement. Client and server share this process; the client
+// allocates next to nothing for a request.
+func BenchmarkAllocations(b *testing.B) {
+	secret := account.NewSecret()
+	b.Setenv(secretVar, secret)
+	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
+	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.address))...)
+	if err != nil {
+		b.Fatal(err)
+	}
+	defer client.Close()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		b.Fatal(err)
+	}
+	server := front.New(&http.Server{Handler: benchServer(DefaultConfig(), client).Handler(), ReadHeaderTimeout: time.Second}, FrontPaths()...)
+	done := make(chan error, 1)
+	go func() { done <- server.Serve(l) }()
+	defer func() {
+		if err := errors.Join(server.Shutdown(context.Background()), <-done); !errors.Is(err, http.ErrServerClosed) {
+			b.Error(err)
+		}
+	}()
+	for _, way := range []struct {
+		name, path  string
+		connections int
+		bodies      []string
+		events      int
+	}{
+		{"track", "/v1/track", 256, trackBodies(), 1},
+		{"batch=100", "/v1/track/batch", 16, batchBodies(100), 100},
+	} {
+		b.Run(way.name, func(b *testing.B) {
+			requests := rawRequests(l.Addr().String(), way.path, secret, way.bodies)
+			allocated := func(n int) (bytes, objects float64) {
+				var before, after runtime.MemStats
+				runtime.ReadMemStats(&before)
+				hammer(b, l.Addr().String(), requests, way.connections, n)
+				runtime.ReadMemStats(&after)
+				return float64(after.TotalAlloc - before.TotalAlloc), float64(after.Mallocs - before.Mallocs)
+			}
+			allocated(10 * way.connections)                            // warm up
+			connectBytes, connectObjects := allocated(way.connections) // is not counted
+			bytes, objects := allocated(way.connections + b.N)
+			events := float64(b.N * way.events)
+			b.ReportMetric((bytes-connectBytes)/events, "B/event")
+			b.ReportMetric((objects-connectObjects)/events, "allocs/event")
+			b.ReportMetric(0, "ns/op")
+		})
+	}
+}
+
+func rawRequests(address, path, secret string, bodies []string) [][]byte {
 	requests := make([][]byte, len(bodies))
 	for i, body := range bodies {
 		requests[i] = fmt.Appendf(nil, "POST %s HTTP/1.1\r\nHost: %s\r\nAuthorization: Bearer %s\r\nContent-Type: application/json\r\nContent-Length: %d\r\n\r\n%s",
-			path, s.address, secret, len(body), body)
+			path, address, secret, len(body), body)
 	}
 	return requests
 }
@@ -315,7 +371,7 @@ func rawRequests(s *server, path, secret string, bodies []string) [][]byte {
 // benchRequests sends b.N requests and reports events a second and the server's
 // CPU time for each.
 func benchRequests(b *testing.B, s *server, path, secret string, connections int, bodies []string, eventsEach int) {
-	requests := rawRequests(s, path, secret, bodies)
+	requests := rawRequests(s.address, path, secret, bodies)
 	hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
 	cpu := s.cpu(b)
 	part, all := stolen(b)
