@@ -326,7 +326,10 @@ func BenchmarkAllocations(b *testing.B) {
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	defer func() {
-		if err := errors.Join(server.Shutdown(context.Background()), <-done); !errors.Is(err, http.ErrServerClosed) {
+		if err := server.Shutdown(context.Background()); err != nil {
+			b.Error(err)
+		}
+		if err := <-done; !errors.Is(err, http.ErrServerClosed) {
 			b.Error(err)
 		}
 	}()
@@ -368,20 +371,25 @@ func rawRequests(address, path, secret string, bodies []string) [][]byte {
 	return requests
 }
 
-// benchRequests sends b.N requests and reports events a second and the server's
-// CPU time for each.
+// benchRequests sends b.N requests and measures the server.
 func benchRequests(b *testing.B, s *server, path, secret string, connections int, bodies []string, eventsEach int) {
 	requests := rawRequests(s.address, path, secret, bodies)
 	hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
+	s.measure(b, b.N*eventsEach, func() { hammer(b, s.address, requests, connections, b.N) })
+}
+
+// measure reports events a second, the server's CPU time for each, its memory and what was
+// stolen of the machine while they were sent.
+func (s *server) measure(b *testing.B, events int, send func()) {
+	b.Helper()
 	cpu := s.cpu(b)
 	part, all := stolen(b)
 	b.ResetTimer()
-	hammer(b, s.address, requests, connections, b.N)
+	send()
 	b.StopTimer()
 	reportStolen(b, part, all)
-	events := float64(b.N * eventsEach)
-	b.ReportMetric(events/b.Elapsed().Seconds(), "events/s")
-	b.ReportMetric(float64((s.cpu(b)-cpu).Nanoseconds())/1000/events, "server-cpu-us/event")
+	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
+	b.ReportMetric(float64((s.cpu(b)-cpu).Nanoseconds())/1000/float64(events), "server-cpu-us/event")
 	b.ReportMetric(s.rss(b)/(1<<20), "server-MiB")
 	b.ReportMetric(0, "ns/op")
 }

@@ -45,9 +45,14 @@ func (a *answer) release() {
 	if cap(a.body) > maxKept {
 		return
 	}
+	a.reset()
+	answers.Put(a)
+}
+
+// reset empties an answer but for its memory.
+func (a *answer) reset() {
 	clear(a.header)
 	*a = answer{header: a.header, fields: a.fields[:0], text: a.text[:0], names: a.names[:0], out: a.out[:0], body: a.body[:0], length: unsaid}
-	answers.Put(a)
 }
 
 // field is a header with one value, which is in the text of its answer.
@@ -58,8 +63,8 @@ type field struct {
 
 // SetHeader sets a header to one value, of which it keeps a copy. It is for what every
 // answer has: on a lane the copy is in memory that is used again, and is not seen in
-// w.Header(), which it goes before. Connection, Content-Length, Content-Type and
-// Transfer-Encoding, which tell the server something, are not for it.
+// w.Header(), which it goes before. Connection, Content-Length, Content-Type, Date and
+// Transfer-Encoding, which the server knows or sets itself, are not for it.
 func SetHeader(w http.ResponseWriter, name, value string) {
 	for {
 		switch inner := w.(type) {

@@ -65,8 +65,8 @@ func checksum(text []byte) (sum [checksumLength]byte) {
 	return sum
 }
 
-// crc is crc32.ChecksumIEEE, as fast for a key, but keeps text off the heap: every
-// request has one.
+// crc is crc32.ChecksumIEEE, which is faster but would have text on the heap: together
+// that takes as long, and leaves something to collect of every request.
 func crc(text []byte) uint32 {
 	n := ^uint32(0)
 	for _, b := range text {
