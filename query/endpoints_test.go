@@ -185,7 +185,7 @@ func (p *person) ids(prefix string) ids {
 // is wrong, and the answer of the OpenAPI document for a good request.
 func TestEveryEndpoint(t *testing.T) {
 	t.Parallel()
-	w := newWorld(t, database(t))
+	w := newWorldWith(t, database(t), func(c *query.Config) { c.Now = sameQuarter() })
 	table := endpoints()
 	w.checkComplete(table)
 	alices, bobs := w.alice.ids("alices"), w.bob.ids("bobs")
@@ -338,6 +338,18 @@ func (p *person) everything(table []endpoint, i ids) []string {
 // changing are the parts of an answer that are of the time and the address of the question.
 var changing = regexp.MustCompile(`"(from|to|at|complete_until|token_expires_at|url)":"[^"]*"|"projected_usd":[0-9.]+`)
 
+// sameQuarter is a clock that stands still before the next quarter of an hour, where what is
+// asked for without a time begins anew: answers of before and after would differ.
+func sameQuarter() func() time.Time {
+	last := time.Now().Truncate(15 * time.Minute).Add(15*time.Minute - time.Microsecond)
+	return func() time.Time {
+		if now := time.Now(); now.Before(last) {
+			return now
+		}
+		return last
+	}
+}
+
 // settled is an answer without what changes by itself.
 func (p *person) settled(path string) string {
 	p.t.Helper()
@@ -350,15 +362,15 @@ func (p *person) settled(path string) string {
 // of them, an account reads what it reads otherwise, to the byte, and nothing of another's.
 func TestForgottenConditionsShowNothing(t *testing.T) {
 	t.Parallel()
-	pool := database(t)
-	w := newWorld(t, pool)
+	pool, now := database(t), sameQuarter()
+	w := newWorldWith(t, pool, func(c *query.Config) { c.Now = now })
 	forgetful, rewritten := forgetfulPool(t, pool)
 	var strange int
 	// The rewriting works: who is not held back by the role sees all accounts.
 	if err := forgetful.QueryRow(t.Context(), `SELECT count(*) FROM users WHERE account_id = $1`, w.alice.account).Scan(&strange); err != nil || strange != 2 {
 		t.Fatalf("%d users without the condition, %v, want those of both accounts", strange, err)
 	}
-	server, err := query.New(query.Config{Pool: forgetful, Keys: w.keys})
+	server, err := query.New(query.Config{Pool: forgetful, Keys: w.keys, Now: now})
 	if err != nil {
 		t.Fatal(err)
 	}
