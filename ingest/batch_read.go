@@ -126,11 +126,9 @@ func (b *batchOf) plainArray(body []byte) bool {
 			return false
 		}
 		b.add(b.request.finish(nil))
-		if s.mark(']') {
-			return s.at == len(s.in)
-		}
-		if !s.mark(',') {
-			return false
+		if more, ok := s.more(']'); !more {
+			s.space()
+			return ok && s.at == len(s.in)
 		}
 	}
 	return true

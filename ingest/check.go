@@ -71,13 +71,9 @@ func (r *checkRequest) decode(body *bytes.Buffer) error {
 	}
 	// An event's own trimming and checks of names: what is asked about here must be
 	// what is capped there.
-	names := request{}
-	names.name("agent", &r.agent, &d.faults)
-	names.name("model", &r.model, &d.faults)
-	names.name("provider", &r.provider, &d.faults)
-	if r.agent.value == "" && !d.faults.Has("agent") {
-		d.faults.Add("agent", "is required")
-	}
+	names := request{agent: r.agent, model: r.model, provider: r.provider}
+	names.checkNames(&d.faults)
+	r.agent, r.model, r.provider = names.agent, names.model, names.provider
 	if len(d.faults) > 0 {
 		return problem.FromFaults(d.faults)
 	}

@@ -26,6 +26,8 @@ type request struct {
 	reported                         *reportedUsage // of usage, nil without one
 	tags                             []string
 	metadata                         []byte
+	// scanned says that scan read the event, which takes texts only that have no fault.
+	scanned bool
 
 	parentID schema.ID // of parent, set by finish
 	time     time.Time // of timestamp, set by finish; zero without one
@@ -36,7 +38,11 @@ type request struct {
 }
 
 // next empties r for another event. What it was read into before stays good.
-func (r *request) next() { *r = request{memory: r.memory} }
+func (r *request) next() {
+	kept := r.memory
+	*r = request{}
+	r.memory = kept
+}
 
 type optionalText struct {
 	value string
@@ -147,16 +153,13 @@ func (r *request) finish(faults schema.Faults) error {
 }
 
 func (r *request) check(faults *schema.Faults) {
-	r.name("agent", &r.agent, faults)
-	r.name("model", &r.model, faults)
-	r.name("provider", &r.provider, faults)
-	if r.agent.value == "" && !faults.Has("agent") {
-		faults.Add("agent", "is required")
+	r.checkNames(faults)
+	if !r.scanned {
+		faults.CheckText("session_id", r.sessionID.value, schema.MaxNameLength)
+		faults.CheckText("step", r.step.value, schema.MaxNameLength)
+		faults.CheckText("user_id", r.userID.value, schema.MaxNameLength)
+		faults.CheckText("error_type", r.errorType.value, schema.MaxNameLength)
 	}
-	faults.CheckText("session_id", r.sessionID.value, schema.MaxNameLength)
-	faults.CheckText("step", r.step.value, schema.MaxNameLength)
-	faults.CheckText("user_id", r.userID.value, schema.MaxNameLength)
-	faults.CheckText("error_type", r.errorType.value, schema.MaxNameLength)
 	r.checkKey(faults)
 	r.choice("status", r.status, faults, "ok", "error")
 	r.choice("token_accounting", r.accounting, faults, "inclusive", "exclusive")
@@ -168,9 +171,19 @@ func (r *request) check(faults *schema.Faults) {
 	r.takeUsage(faults)
 }
 
-func (r *request) name(field string, t *optionalText, faults *schema.Faults) {
-	t.value = trimSpaces(t.value)
-	faults.CheckText(field, t.value, schema.MaxNameLength)
+// checkNames trims the names, and notes what is wrong with them.
+func (r *request) checkNames(faults *schema.Faults) {
+	r.agent.value = trimSpaces(r.agent.value)
+	r.model.value = trimSpaces(r.model.value)
+	r.provider.value = trimSpaces(r.provider.value)
+	if !r.scanned {
+		faults.CheckText("agent", r.agent.value, schema.MaxNameLength)
+		faults.CheckText("model", r.model.value, schema.MaxNameLength)
+		faults.CheckText("provider", r.provider.value, schema.MaxNameLength)
+	}
+	if r.agent.value == "" && !faults.Has("agent") {
+		faults.Add("agent", "is required")
+	}
 }
 
 // trimSpaces trims spaces of all kinds.

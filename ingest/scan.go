@@ -26,8 +26,8 @@ func (s *scanner) event(r *request) bool {
 	}
 	var seen uint32
 	for {
-		name, ok := s.text()
-		if !ok || !s.mark(':') {
+		name, ok := s.name()
+		if !ok {
 			return false
 		}
 		number, ok := s.field(name, r)
@@ -35,8 +35,10 @@ func (s *scanner) event(r *request) bool {
 			return false
 		}
 		seen |= 1 << number
-		if !s.mark(',') {
-			return s.mark('}')
+		if more, ok := s.more('}'); !more {
+			s.space()
+			r.scanned = ok
+			return ok
 		}
 	}
 }
@@ -96,10 +98,11 @@ func (s *scanner) field(name []byte, r *request) (number uint8, ok bool) {
 	return 0, false
 }
 
+// textInto leaves texts to the decoder that may have too many characters.
 func (s *scanner) textInto(t *optionalText, m *memory) bool {
 	text, ok := s.text()
 	t.value, t.given = m.text(text), true
-	return ok
+	return ok && len(text) <= schema.MaxNameLength
 }
 
 // maxScanDigits is how many digits of a count scan takes.
@@ -149,12 +152,9 @@ func (s *scanner) tagsInto(r *request) bool {
 			return false
 		}
 		r.memory.tags = append(r.memory.tags, r.memory.text(tag))
-		if s.mark(']') {
+		if more, ok := s.more(']'); !more {
 			r.tags = r.memory.tags[start:len(r.memory.tags):len(r.memory.tags)]
-			return true
-		}
-		if !s.mark(',') {
-			return false
+			return ok
 		}
 	}
 	return false
@@ -187,8 +187,8 @@ func (s *scanner) object(depth int, nodes *int) bool {
 	}
 	var names [maxScanNames][]byte
 	for n := range names {
-		name, ok := s.text()
-		if !ok || !s.mark(':') {
+		name, ok := s.name()
+		if !ok {
 			return false
 		}
 		for _, other := range names[:n] {
@@ -201,12 +201,8 @@ func (s *scanner) object(depth int, nodes *int) bool {
 		if !s.any(depth, nodes) {
 			return false
 		}
-		s.space()
-		if s.close('}') {
-			return true
-		}
-		if !s.mark(',') {
-			return false
+		if more, ok := s.more('}'); !more {
+			return ok
 		}
 	}
 	return false
@@ -224,12 +220,8 @@ func (s *scanner) array(depth int, nodes *int) bool {
 		if !s.any(depth, nodes) {
 			return false
 		}
-		s.space()
-		if s.close(']') {
-			return true
-		}
-		if !s.mark(',') {
-			return false
+		if more, ok := s.more(']'); !more {
+			return ok
 		}
 	}
 	return false

@@ -9,34 +9,44 @@ import (
 
 // space passes over what may stand around values.
 func (s *scanner) space() {
-	for s.at < len(s.in) {
-		switch s.in[s.at] {
-		case ' ', '\n', '\r', '\t':
-			s.at++
-		default:
-			return
-		}
-	}
-}
-
-// mark passes over c and the space around it, of which there is none as a rule.
-func (s *scanner) mark(c byte) bool {
-	if t := s.in[s.at:]; len(t) > 1 && t[0] == c && t[1] > ' ' {
+	for s.at < len(s.in) && s.in[s.at] <= ' ' && 1<<s.in[s.at]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t') != 0 {
 		s.at++
-		return true
 	}
-	return s.spacedMark(c)
 }
 
-func (s *scanner) spacedMark(c byte) bool {
-	if s.at < len(s.in) && s.in[s.at] != c {
-		s.space()
-	}
+// mark passes over c and the space around it.
+func (s *scanner) mark(c byte) bool {
+	s.space()
 	if !s.close(c) {
 		return false
 	}
 	s.space()
 	return true
+}
+
+// bare passes over c if there is no space around it, as a rule.
+func (s *scanner) bare(c byte) bool {
+	if at := s.at + 1; at < len(s.in) && s.in[at-1] == c && s.in[at] > ' ' {
+		s.at = at
+		return true
+	}
+	return false
+}
+
+// name returns the name of a member, and passes over the colon after it and the space
+// around that.
+func (s *scanner) name() ([]byte, bool) {
+	name, ok := s.text()
+	return name, ok && (s.bare(':') || s.mark(':'))
+}
+
+// more passes over what follows a value: a comma and the space around it, or end and the
+// space before it, after which there is no more.
+func (s *scanner) more(end byte) (more, ok bool) {
+	if s.bare(',') || s.mark(',') {
+		return true, true
+	}
+	return false, s.close(end)
 }
 
 // open passes over the c that starts an object or array of metadata and the space after it.
@@ -72,20 +82,22 @@ func (s *scanner) text() ([]byte, bool) {
 	if len(t) == 0 || t[0] != '"' {
 		return nil, false
 	}
-	i := 1
-	for i+8 <= len(t) {
-		plain := plainBytes(binary.LittleEndian.Uint64(t[i:]))
-		i += plain
-		if plain == 8 {
+	t = t[1:]
+	rest := t
+	for len(rest) > 8 {
+		found := notPlain(binary.LittleEndian.Uint64(rest))
+		if found == 0 {
+			rest = rest[8:]
 			continue
 		}
-		if t[i] == '"' {
-			s.at += i + 1
-			return t[1:i], true
+		n := len(t) - len(rest) + bits.TrailingZeros64(found)/8
+		if t[n] == '"' {
+			s.at += n + 2
+			return t[:n], true
 		}
 		break
 	}
-	return s.textFrom(i)
+	return s.textFrom(1 + len(t) - len(rest))
 }
 
 // textFrom is text whose first bytes, up to i, are plain.
@@ -113,17 +125,17 @@ func word(text string) uint64 {
 		uint64(text[4])<<32 | uint64(text[5])<<40 | uint64(text[6])<<48 | uint64(text[7])<<56
 }
 
-// plainBytes returns how many of eight bytes, the first of which is the lowest, come
-// before one that ends a string or is out of the ordinary in one.
-func plainBytes(w uint64) int {
+// notPlain returns, of eight bytes, the first of which is the lowest, the high bit of the
+// first one that ends a string or is out of the ordinary in one, and any bits above it. It
+// returns 0 when there is none.
+func notPlain(w uint64) uint64 {
 	const ones, highs = 0x0101010101010101, 0x8080808080808080
 	// With its second bit turned, a quote is 0x20 and what is below a space stays so.
 	lowOrQuote := (w ^ 2*ones) - 0x21*ones
 	slash := (w ^ '\\'*ones) - ones
 	// A sum or difference reaches into the next byte only where it finds one: the
 	// lowest is always right.
-	found := (w | lowOrQuote | slash | (w + ones)) & highs
-	return bits.TrailingZeros64(found) / 8
+	return (w | lowOrQuote | slash | (w + ones)) & highs
 }
 
 // number returns the text of a number that has no exponent.

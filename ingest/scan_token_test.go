@@ -2,12 +2,13 @@ package ingest
 
 import (
 	"encoding/binary"
+	"math/bits"
 	"testing"
 )
 
-// plainBytes agrees with a look at one byte after the other, for every byte in every place
+// notPlain agrees with a look at one byte after the other, for every byte in every place
 // next to every other.
-func TestPlainBytes(t *testing.T) {
+func TestNotPlain(t *testing.T) {
 	t.Parallel()
 	isPlain := func(c byte) bool { return c >= 0x20 && c < 0x7f && c != '"' && c != '\\' }
 	for at := range 7 {
@@ -19,8 +20,8 @@ func TestPlainBytes(t *testing.T) {
 				for want < len(text) && isPlain(text[want]) {
 					want++
 				}
-				if got := plainBytes(binary.LittleEndian.Uint64(text)); got != want {
-					t.Fatalf("plainBytes(%q) = %d, want %d", text, got, want)
+				if got := bits.TrailingZeros64(notPlain(binary.LittleEndian.Uint64(text))) / 8; got != want {
+					t.Fatalf("notPlain(%q) finds byte %d, want %d", text, got, want)
 				}
 			}
 		}

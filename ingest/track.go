@@ -246,11 +246,13 @@ func appendText(dst []byte, text string) []byte {
 
 // plain reports whether text is a JSON string as it stands.
 func plain(text string) bool {
-	for len(text) >= 8 {
-		if plainBytes(word(text)) < 8 {
-			return false
+	if len(text) >= 8 {
+		for rest := text; len(rest) > 8; rest = rest[8:] {
+			if notPlain(word(rest)) != 0 {
+				return false
+			}
 		}
-		text = text[8:]
+		return notPlain(word(text[len(text)-8:])) == 0
 	}
 	for i := range len(text) {
 		if c := text[i]; c < 0x20 || c > 0x7e || c == '"' || c == '\\' {
