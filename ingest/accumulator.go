@@ -76,5 +76,5 @@ func (a *accumulator) flush() {
 	a.mu.Unlock()
 }
 
-// settled counts one that is no longer under way.
-func (a *accumulator) settled() { a.underway.Add(-1) }
+// settled counts n that are no longer under way.
+func (a *accumulator) settled(n int) { a.underway.Add(int64(-n)) }

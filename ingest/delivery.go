@@ -17,12 +17,12 @@ type delivery struct {
 	admission
 	shipment *shipment
 	index    int // of the event in its request
-	size     int64
 	record   kgo.Record
 
 	// finish is settle, bound once.
 	finish func(*kgo.Record, error)
-	// err is what Kafka said, once settled.
+	// err is what Kafka said, once settled. What a delivery held stays until the next event
+	// is loaded into it.
 	err     error
 	settled atomic.Bool
 }
@@ -31,6 +31,8 @@ type delivery struct {
 type shipment struct {
 	producer *Producer
 	left     atomic.Int64
+	// failed says that Kafka did not take all.
+	failed atomic.Bool
 	// done is told true when nothing is left and false when the time is over. It
 	// has room for both, so that who comes late blocks nobody.
 	done  chan bool
@@ -38,8 +40,9 @@ type shipment struct {
 	// deliveries are used again; the first sent of them are under way.
 	deliveries []*delivery
 	sent       int
-	// buf has the keys and values of their records.
-	buf []byte
+	// buf has the keys and values of their records, of which size bytes are under way.
+	buf  []byte
+	size int64
 }
 
 // shipments are used again, with their memory. The request that waits for one gives
@@ -64,9 +67,11 @@ func (s *shipment) delivery() *delivery {
 	return s.deliveries[s.sent]
 }
 
-// arrived counts an acknowledgement.
+// arrived counts an acknowledgement. The last one frees the room of all.
 func (s *shipment) arrived() {
 	if s.left.Add(-1) == 0 {
+		s.producer.buffered.Add(-s.size)
+		s.producer.pending.settled(s.sent)
 		s.done <- true
 	}
 }
@@ -83,41 +88,37 @@ func (s *shipment) release() {
 	if !s.timer.Stop() || cap(s.buf) > maxKept {
 		return
 	}
-	for _, d := range s.deliveries[:s.sent] {
-		d.admission, d.err = admission{}, nil
-		d.settled.Store(false)
-	}
-	s.producer, s.sent, s.buf = nil, 0, s.buf[:0]
+	s.failed.Store(false)
+	s.producer, s.sent, s.buf, s.size = nil, 0, s.buf[:0], 0
 	shipments.Put(s)
 }
 
-// encode makes the record of an event.
-func (d *delivery) encode(e *schema.Event) {
+// encode makes the record of an event and returns how many bytes it has.
+func (d *delivery) encode(e *schema.Event) (size int64) {
 	buf := d.shipment.buf
 	start := len(buf)
 	buf = wire.AppendKey(buf, e)
 	key := len(buf)
 	buf = wire.Append(buf, e)
-	d.shipment.buf, d.size = buf, int64(len(buf)-start)
+	d.shipment.buf = buf
 	d.record = kgo.Record{Key: buf[start:key:key], Value: buf[key:len(buf):len(buf)], Headers: versionHeaders, Timestamp: e.ReceivedAt}
+	return int64(len(buf) - start)
 }
 
 // settle takes what Kafka said. What the caps were charged with goes back if the
 // event was surely not recorded, and its key is remembered once it is, also when
 // nobody waits any more.
 func (d *delivery) settle(_ *kgo.Record, err error) {
-	p := d.shipment.producer
-	p.buffered.Add(-d.size)
-	p.pending.settled()
-	switch {
-	case err == nil:
-	case errors.Is(err, kgo.ErrMaxBuffered):
-		d.charge.Refund()
-	default:
-		d.charge.Taint()
+	if err != nil {
+		d.shipment.failed.Store(true)
+		if errors.Is(err, kgo.ErrMaxBuffered) {
+			d.charge.Refund()
+		} else {
+			d.charge.Taint()
+		}
 	}
 	if d.flight != nil {
-		p.recent.land(d.admission, produceError(err))
+		d.shipment.producer.recent.land(d.admission, produceError(err))
 	}
 	d.err = err
 	d.settled.Store(true)

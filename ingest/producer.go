@@ -87,8 +87,10 @@ func (p *Producer) Produce(outcomes []outcome) (settled bool) {
 	p.pending.add(s.deliveries[:s.sent])
 	s.arrived()
 	settled = s.wait(p.timeout)
-	for _, d := range s.deliveries[:s.sent] {
-		outcomes[d.index].err = d.sofar()
+	if !settled || s.failed.Load() {
+		for _, d := range s.deliveries[:s.sent] {
+			outcomes[d.index].err = d.sofar()
+		}
 	}
 	if settled {
 		s.release()
@@ -100,16 +102,19 @@ func (p *Producer) Produce(outcomes []outcome) (settled bool) {
 // load puts one event among those of its request that go to Kafka.
 func (p *Producer) load(o *outcome, index int, s *shipment) error {
 	d := s.delivery()
-	d.encode(o.event)
-	if p.buffered.Add(d.size) > p.maxBytes {
-		p.buffered.Add(-d.size)
+	size := d.encode(o.event)
+	if p.buffered.Add(size) > p.maxBytes {
+		p.buffered.Add(-size)
 		o.charge.Refund()
 		p.recent.land(o.admission, ErrFull)
 		return ErrFull
 	}
 	d.admission, d.index = o.admission, index
+	d.err = nil
+	d.settled.Store(false)
 	s.left.Add(1)
 	s.sent++
+	s.size += size
 	return nil
 }
 

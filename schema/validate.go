@@ -95,12 +95,13 @@ func (f *Faults) CheckCount(field string, n int64) {
 	}
 }
 
-// CheckTime notes that a client's timestamp is too old or too far ahead of now.
+// CheckTime notes that a client's timestamp is too old or too far ahead of now, to the
+// microsecond.
 func (f *Faults) CheckTime(field string, t, now time.Time) {
-	switch ahead := t.Sub(now); {
-	case ahead < -MaxEventAge:
+	switch ahead := t.UnixMicro() - now.UnixMicro(); {
+	case ahead < -MaxEventAge.Microseconds():
 		f.Add(field, "must not be older than 30 days")
-	case ahead > MaxEventAhead:
+	case ahead > MaxEventAhead.Microseconds():
 		f.Add(field, "must not be more than 5 minutes ahead")
 	}
 }
