@@ -18,7 +18,7 @@ type accumulator struct {
 	linger time.Duration
 	send   func(*delivery)
 
-	// underway is how many are sent and not settled.
+	// underway is how many are sent, of requests that have some not settled.
 	underway atomic.Int64
 
 	mu      sync.Mutex
@@ -76,5 +76,5 @@ func (a *accumulator) flush() {
 	a.mu.Unlock()
 }
 
-// settled counts n that are no longer under way.
-func (a *accumulator) settled(n int) { a.underway.Add(int64(-n)) }
+// finished counts the n events of a request, all of which are settled.
+func (a *accumulator) finished(n int) { a.underway.Add(int64(-n)) }

@@ -19,7 +19,8 @@ type Config struct {
 	// ones are under way or wait when it comes. One that is alone does not wait.
 	Linger time.Duration `name:"kafka-linger" default:"500us" help:"How long an event that finds others under way to Kafka waits, to be written with more of them. 2ms suits brokers that sync every write to disk."`
 	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
-	// stays bounded while Kafka is away. More are answered 500 at once.
+	// stays bounded while Kafka is away. Those of a request count until all of them
+	// are settled. More are answered 500 at once.
 	MaxBufferedBytes int64 `name:"max-buffered-bytes" default:"67108864" help:"Most bytes of events that may wait for Kafka at once."`
 	// RecentKeys is how many idempotency keys are remembered, for a day at most,
 	// to answer a retry without writing it again; 0 remembers none. A retry that

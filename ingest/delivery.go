@@ -21,8 +21,7 @@ type delivery struct {
 
 	// finish is settle, bound once.
 	finish func(*kgo.Record, error)
-	// err is what Kafka said, once settled. What a delivery held stays until the next event
-	// is loaded into it.
+	// err is what Kafka said, once settled.
 	err     error
 	settled atomic.Bool
 }
@@ -40,7 +39,8 @@ type shipment struct {
 	// deliveries are used again; the first sent of them are under way.
 	deliveries []*delivery
 	sent       int
-	// buf has the keys and values of their records, of which size bytes are under way.
+	// buf has the keys and values of their records; size is how many bytes that are. They
+	// are held until all records are settled.
 	buf  []byte
 	size int64
 }
@@ -71,7 +71,7 @@ func (s *shipment) delivery() *delivery {
 func (s *shipment) arrived() {
 	if s.left.Add(-1) == 0 {
 		s.producer.buffered.Add(-s.size)
-		s.producer.pending.settled(s.sent)
+		s.producer.pending.finished(s.sent)
 		s.done <- true
 	}
 }
@@ -120,7 +120,8 @@ func (d *delivery) settle(_ *kgo.Record, err error) {
 	if d.flight != nil {
 		d.shipment.producer.recent.land(d.admission, produceError(err))
 	}
-	d.err = err
+	// A delivery may long be spare: it keeps nobody's event.
+	d.admission, d.err = admission{}, err
 	d.settled.Store(true)
 	d.shipment.arrived()
 }

@@ -79,7 +79,7 @@ var refusals = []problem.Code{
 func (m *metrics) bufferedBytes(value func() float64) {
 	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outlay_ingest_produce_buffered_bytes",
-		Help: "Bytes of events that wait for Kafka.",
+		Help: "Bytes of events that wait for Kafka; those of a request count until all of them are acknowledged or given up.",
 	}, value)
 }
 

@@ -26,7 +26,8 @@ type request struct {
 	reported                         *reportedUsage // of usage, nil without one
 	tags                             []string
 	metadata                         []byte
-	// scanned says that scan read the event, which takes texts only that have no fault.
+	// scanned says that scan read the event: agent, model, provider, sessionID, step,
+	// userID and errorType have been found to be without fault.
 	scanned bool
 
 	parentID schema.ID // of parent, set by finish

@@ -47,25 +47,25 @@ func (s *scanner) event(r *request) bool {
 func (s *scanner) field(name []byte, r *request) (number uint8, ok bool) {
 	switch string(name) {
 	case "agent":
-		return 0, s.textInto(&r.agent, &r.memory)
+		return 0, s.nameInto(&r.agent, &r.memory)
 	case "model":
-		return 1, s.textInto(&r.model, &r.memory)
+		return 1, s.nameInto(&r.model, &r.memory)
 	case "provider":
-		return 2, s.textInto(&r.provider, &r.memory)
+		return 2, s.nameInto(&r.provider, &r.memory)
 	case "session_id":
-		return 3, s.textInto(&r.sessionID, &r.memory)
+		return 3, s.nameInto(&r.sessionID, &r.memory)
 	case "idempotency_key":
 		return 4, s.textInto(&r.idempotencyKey, &r.memory)
 	case "status":
 		return 5, s.textInto(&r.status, &r.memory)
 	case "error_type":
-		return 6, s.textInto(&r.errorType, &r.memory)
+		return 6, s.nameInto(&r.errorType, &r.memory)
 	case "step":
-		return 7, s.textInto(&r.step, &r.memory)
+		return 7, s.nameInto(&r.step, &r.memory)
 	case "parent_event_id":
 		return 8, s.textInto(&r.parent, &r.memory)
 	case "user_id":
-		return 9, s.textInto(&r.userID, &r.memory)
+		return 9, s.nameInto(&r.userID, &r.memory)
 	case "token_accounting":
 		return 10, s.textInto(&r.accounting, &r.memory)
 	case "timestamp":
@@ -98,11 +98,23 @@ func (s *scanner) field(name []byte, r *request) (number uint8, ok bool) {
 	return 0, false
 }
 
-// textInto leaves texts to the decoder that may have too many characters.
 func (s *scanner) textInto(t *optionalText, m *memory) bool {
 	text, ok := s.text()
+	if !ok {
+		return false
+	}
 	t.value, t.given = m.text(text), true
-	return ok && len(text) <= schema.MaxNameLength
+	return true
+}
+
+// nameInto is textInto for a text of at most schema.MaxNameLength characters.
+func (s *scanner) nameInto(t *optionalText, m *memory) bool {
+	text, ok := s.text()
+	if !ok || len(text) > schema.MaxNameLength && schema.TextFault(string(text), schema.MaxNameLength) != "" {
+		return false
+	}
+	t.value, t.given = m.text(text), true
+	return true
 }
 
 // maxScanDigits is how many digits of a count scan takes.

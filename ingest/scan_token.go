@@ -9,7 +9,7 @@ import (
 
 // space passes over what may stand around values.
 func (s *scanner) space() {
-	for s.at < len(s.in) && s.in[s.at] <= ' ' && 1<<s.in[s.at]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t') != 0 {
+	for s.at < len(s.in) && s.in[s.at] <= ' ' && uint64(1)<<s.in[s.at]&(1<<' '|1<<'\n'|1<<'\r'|1<<'\t') != 0 {
 		s.at++
 	}
 }
@@ -24,7 +24,8 @@ func (s *scanner) mark(c byte) bool {
 	return true
 }
 
-// bare passes over c if there is no space around it, as a rule.
+// bare passes over c if it is next, and neither space nor the end of the text follows: the
+// usual case. mark does for all.
 func (s *scanner) bare(c byte) bool {
 	if at := s.at + 1; at < len(s.in) && s.in[at-1] == c && s.in[at] > ' ' {
 		s.at = at

@@ -293,6 +293,21 @@ func TestRefusedByTheClientIsSettled(t *testing.T) {
 	f.nothingUnderWay(t)
 }
 
+// A delivery that is settled keeps no event: it may be spare for long, and an event keeps
+// the memory of its whole batch.
+func TestSettledDeliveryKeepsNoEvent(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	s := &shipment{producer: f.ingest.producer, done: make(chan bool, 2)}
+	s.left.Store(2)
+	d := s.delivery()
+	d.admission = admission{event: new(schema.Event)}
+	d.finish(&d.record, nil)
+	if d.admission != (admission{}) {
+		t.Errorf("it keeps %+v", d.admission)
+	}
+}
+
 // nothingUnderWay holds the producer to what it must come back to when all are answered.
 func (f *fixture) nothingUnderWay(t *testing.T) {
 	t.Helper()
