@@ -103,9 +103,7 @@ func TestAccumulatorSendsEachOnce(t *testing.T) {
 				var deliveries []*delivery
 				for n := range min(1+rand.IntN(5), each-i) {
 					deliveries = append(deliveries, &delivery{index: client*each + i})
-					if n == 0 {
-						first[client*each+i] = true
-					}
+					first[client*each+i] = n == 0
 					i++
 				}
 				a.add(deliveries)

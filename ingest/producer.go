@@ -110,7 +110,6 @@ func (p *Producer) load(o *outcome, index int, s *shipment) error {
 		return ErrFull
 	}
 	d.admission, d.index = o.admission, index
-	d.err = nil
 	d.settled.Store(false)
 	s.left.Add(1)
 	s.sent++
