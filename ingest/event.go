@@ -82,8 +82,10 @@ func (r *request) identify(e *schema.Event, now time.Time) {
 	} else {
 		e.ID = schema.NewID(now)
 	}
-	if r.sessionID.value != "" {
-		e.SessionID = r.memory.session(r.sessionID.value)
+	if r.session == "" && r.sessionID.value != "" {
+		r.session = r.memory.session(r.sessionID.value)
+	}
+	if e.SessionID = r.session; e.SessionID != "" {
 		return
 	}
 	e.SessionID = schema.ImplicitSessionID(e.ID)

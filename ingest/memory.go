@@ -21,6 +21,14 @@ func (m *memory) text(text []byte) string {
 	return m.texts.String()[start:]
 }
 
+// after keeps a text after a prefix.
+func (m *memory) after(prefix string, text []byte) string {
+	start := m.room(len(prefix) + len(text))
+	_, _ = m.texts.WriteString(prefix)
+	_, _ = m.texts.Write(text)
+	return m.texts.String()[start:]
+}
+
 // joined keeps two texts as one.
 func (m *memory) joined(a, b string) string {
 	start := m.room(len(a) + len(b))

@@ -30,6 +30,7 @@ type request struct {
 	// userID and errorType have been found to be without fault.
 	scanned bool
 
+	session  string    // schema.SessionID of sessionID, or "" as long as it is not known
 	parentID schema.ID // of parent, set by finish
 	time     time.Time // of timestamp, set by finish; zero without one
 

@@ -1,6 +1,8 @@
 package ingest
 
 import (
+	"bytes"
+
 	"github.com/outlayhq/outlay/schema"
 )
 
@@ -53,7 +55,7 @@ func (s *scanner) field(name []byte, r *request) (number uint8, ok bool) {
 	case "provider":
 		return 2, s.nameInto(&r.provider, &r.memory)
 	case "session_id":
-		return 3, s.nameInto(&r.sessionID, &r.memory)
+		return 3, s.sessionInto(r)
 	case "idempotency_key":
 		return 4, s.textInto(&r.idempotencyKey, &r.memory)
 	case "status":
@@ -109,11 +111,31 @@ func (s *scanner) textInto(t *optionalText, m *memory) bool {
 
 // nameInto is textInto for a text of at most schema.MaxNameLength characters.
 func (s *scanner) nameInto(t *optionalText, m *memory) bool {
-	text, ok := s.text()
-	if !ok || len(text) > schema.MaxNameLength && schema.TextFault(string(text), schema.MaxNameLength) != "" {
+	text, ok := s.short()
+	if !ok {
 		return false
 	}
 	t.value, t.given = m.text(text), true
+	return true
+}
+
+// sessionInto keeps what the client calls the session as a part of what it is called in
+// an event.
+func (s *scanner) sessionInto(r *request) bool {
+	text, ok := s.short()
+	if !ok {
+		return false
+	}
+	r.sessionID.given = true
+	switch {
+	case len(text) == 0:
+		return true
+	case bytes.HasPrefix(text, []byte(sessionMark)):
+		r.session = r.memory.text(text)
+	default:
+		r.session = r.memory.after(sessionMark, text)
+	}
+	r.sessionID.value = r.session[len(r.session)-len(text):]
 	return true
 }
 

@@ -101,6 +101,12 @@ func (s *scanner) text() ([]byte, bool) {
 	return s.textFrom(1 + len(t) - len(rest))
 }
 
+// short is text for one of at most schema.MaxNameLength characters.
+func (s *scanner) short() ([]byte, bool) {
+	text, ok := s.text()
+	return text, ok && (len(text) <= schema.MaxNameLength || schema.TextFault(string(text), schema.MaxNameLength) == "")
+}
+
 // textFrom is text whose first bytes, up to i, are plain.
 func (s *scanner) textFrom(i int) ([]byte, bool) {
 	t := s.in[s.at:]
