@@ -210,11 +210,33 @@ func stolen(b *testing.B) (part, all int64) {
 	return part, user + nice + system + idle + wait + irq + soft + part
 }
 
-// reportStolen reports what share of the machine was stolen since then.
-func reportStolen(b *testing.B, partThen, allThen int64) {
+const (
+	// mostStolen is up to what share of the machine a measurement may have missed.
+	mostStolen = 0.01
+	// mostTries is how often one is made. Between two the machine rests, each time longer
+	// by a breather: what it may use in a while is bounded on some.
+	mostTries = 4
+	breather  = 5 * time.Second
+)
+
+// quiet makes a measurement, and makes it again when the hypervisor gave more than
+// mostStolen of the machine to others meanwhile. It reports what was stolen in the last
+// try, and which that was. One of less than a second cannot be told, and is made once.
+func quiet(b *testing.B, measure func()) {
 	b.Helper()
-	part, all := stolen(b)
-	b.ReportMetric(100*float64(part-partThen)/float64(max(1, all-allThen)), "stolen-%")
+	for try := 1; ; try++ {
+		start := time.Now()
+		partThen, allThen := stolen(b)
+		measure()
+		part, all := stolen(b)
+		share := float64(part-partThen) / float64(max(1, all-allThen))
+		if share <= mostStolen || try == mostTries || time.Since(start) < time.Second {
+			b.ReportMetric(100*share, "stolen-%")
+			b.ReportMetric(float64(try), "tries")
+			return
+		}
+		time.Sleep(time.Duration(try) * breather)
+	}
 }
 
 // rss is the process's resident memory in bytes.
@@ -287,21 +309,24 @@ func BenchmarkLatency(b *testing.B) {
 	hammer(b, server.address, requests, connections, 50_000) // warm up
 	for round := range 4 {
 		const most = 50_000
-		start := time.Now()
-		hammer(b, server.address, requests, connections, most)
-		rate := most / time.Since(start).Seconds() / 2
+		var rate float64
+		quiet(b, func() {
+			start := time.Now()
+			hammer(b, server.address, requests, connections, most)
+			rate = most / time.Since(start).Seconds() / 2
+		})
 		b.Run(fmt.Sprintf("half-rate/round=%d", round), func(b *testing.B) {
-			cpu := server.cpu(b)
-			part, all := stolen(b)
-			times := hammerAt(b, server.address, requests, connections, b.N, rate)
-			cpu = server.cpu(b) - cpu
-			reportStolen(b, part, all)
-			slices.Sort(times)
-			b.ReportMetric(rate, "events/s")
-			b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
-			b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
-			b.ReportMetric(float64(cpu.Nanoseconds())/1000/float64(b.N), "server-cpu-us/event")
-			b.ReportMetric(0, "ns/op")
+			quiet(b, func() {
+				cpu := server.cpu(b)
+				times := hammerAt(b, server.address, requests, connections, b.N, rate)
+				cpu = server.cpu(b) - cpu
+				slices.Sort(times)
+				b.ReportMetric(rate, "events/s")
+				b.ReportMetric(float64(times[len(times)/2].Microseconds())/1000, "p50-ms")
+				b.ReportMetric(float64(times[len(times)*99/100].Microseconds())/1000, "p99-ms")
+				b.ReportMetric(float64(cpu.Nanoseconds())/1000/float64(b.N), "server-cpu-us/event")
+				b.ReportMetric(0, "ns/op")
+			})
 		})
 	}
 }
@@ -374,20 +399,20 @@ func rawRequests(address, path, secret string, bodies []string) [][]byte {
 // benchRequests sends b.N requests and measures the server.
 func benchRequests(b *testing.B, s *server, path, secret string, connections int, bodies []string, eventsEach int) {
 	requests := rawRequests(s.address, path, secret, bodies)
-	hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
-	s.measure(b, b.N*eventsEach, func() { hammer(b, s.address, requests, connections, b.N) })
+	quiet(b, func() {
+		hammer(b, s.address, requests, connections, max(connections, b.N/10)) // warm up
+		s.measure(b, b.N*eventsEach, func() { hammer(b, s.address, requests, connections, b.N) })
+	})
 }
 
-// measure reports events a second, the server's CPU time for each, its memory and what was
-// stolen of the machine while they were sent.
+// measure reports events a second, the server's CPU time for each, and its memory.
 func (s *server) measure(b *testing.B, events int, send func()) {
 	b.Helper()
 	cpu := s.cpu(b)
-	part, all := stolen(b)
 	b.ResetTimer()
+	b.StartTimer()
 	send()
 	b.StopTimer()
-	reportStolen(b, part, all)
 	b.ReportMetric(float64(events)/b.Elapsed().Seconds(), "events/s")
 	b.ReportMetric(float64((s.cpu(b)-cpu).Nanoseconds())/1000/float64(events), "server-cpu-us/event")
 	b.ReportMetric(s.rss(b)/(1<<20), "server-MiB")

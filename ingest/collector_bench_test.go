@@ -139,7 +139,7 @@ func BenchmarkCollector(b *testing.B) {
 		for round := range 3 {
 			for _, turn := range turns {
 				b.Run(fmt.Sprintf("events=%d/connections=%d/round=%d/%s", load.events, load.connections, round, turn.name), func(b *testing.B) {
-					turn.run(b, turn.requestSource, secret, load.connections)
+					quiet(b, func() { turn.run(b, turn.requestSource, secret, load.connections) })
 				})
 			}
 		}
