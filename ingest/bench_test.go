@@ -134,7 +134,12 @@ func benchHTTP(h http.Handler) (net.Listener, *http.Server, error) {
 // serveBroker is a broker with its data on disk and as many partitions as the one
 // of `outlay up`.
 func serveBroker() error {
-	options := []kfake.Opt{kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(4, wire.EventsTopic)}
+	options := []kfake.Opt{
+		kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(4, wire.EventsTopic),
+		// As Kafka has it. The embedded broker begins a new file every 100 MiB and stands still
+		// until the old one is on the disk: all partitions at once, in each second round.
+		kfake.BrokerConfigs(map[string]string{"log.segment.bytes": "1073741824"}),
+	}
 	if strings.HasSuffix(os.Getenv(dirVar), "synced") {
 		options = append(options, kfake.SyncWrites())
 	}
