@@ -136,8 +136,8 @@ func benchHTTP(h http.Handler) (net.Listener, *http.Server, error) {
 func serveBroker() error {
 	options := []kfake.Opt{
 		kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(4, wire.EventsTopic),
-		// As Kafka has it. The embedded broker begins a new file every 100 MiB and stands still
-		// until the old one is on the disk: all partitions at once, in each second round.
+		// As Kafka has it. The embedded broker would begin a new file every 100 MiB, and bring
+		// the old one to the disk then.
 		kfake.BrokerConfigs(map[string]string{"log.segment.bytes": "1073741824"}),
 	}
 	if strings.HasSuffix(os.Getenv(dirVar), "synced") {
