@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"net/http"
 	"os"
 	"os/exec"
@@ -16,6 +17,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/cmd/outlay/load"
+	"github.com/outlayhq/outlay/deploy/postgres"
 )
 
 // upServer is `outlay up` in a directory and at addresses of its own.
@@ -27,6 +29,12 @@ type upServer struct {
 func startUp(t *testing.T) *upServer {
 	t.Helper()
 	u := &upServer{dir: t.TempDir(), listen: freeAddress(t), ops: freeAddress(t)}
+	// A killed program's database is still writing its last: the directory can be removed only once that has ended.
+	t.Cleanup(func() {
+		if err := postgres.Remove(context.WithoutCancel(t.Context()), filepath.Join(u.dir, "postgres")); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
+	})
 	u.restart(t)
 	return u
 }

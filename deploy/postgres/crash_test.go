@@ -3,7 +3,9 @@ package postgres
 import (
 	"bufio"
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -66,6 +68,10 @@ func startParent(t *testing.T, program, dir string, as *syscall.Credential) pare
 	t.Cleanup(func() {
 		_ = cmd.Process.Kill() // It may have been killed by the test.
 		_ = cmd.Wait()         // As above.
+		// Its server is still writing its last: the directory around can be removed only once that has ended.
+		if err := Remove(context.Background(), dir); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			t.Error(err)
+		}
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
