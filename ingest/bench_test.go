@@ -128,7 +128,7 @@ func benchHTTP(h http.Handler) (net.Listener, *http.Server, error) {
 		return nil, nil, err
 	}
 	fmt.Println(l.Addr())
-	return l, &http.Server{Handler: h, ReadHeaderTimeout: time.Second}, nil
+	return l, &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, nil
 }
 
 // serveBroker is a broker with its data on disk and as many partitions as the one
@@ -352,7 +352,7 @@ func BenchmarkAllocations(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := front.New(&http.Server{Handler: benchServer(DefaultConfig(), client).Handler(), ReadHeaderTimeout: time.Second}, FrontPaths()...)
+	server := front.New(&http.Server{Handler: benchServer(DefaultConfig(), client).Handler(), ReadHeaderTimeout: 5 * time.Second}, FrontPaths()...)
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	defer func() {
