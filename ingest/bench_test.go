@@ -227,9 +227,13 @@ const (
 // quiet makes a measurement, and makes it again when the hypervisor gave more than
 // mostStolen of the machine to others meanwhile. It reports what was stolen in the last
 // try, and which that was. One of less than a second cannot be told, and is made once.
+//
+// Each begins with nothing left to be brought to the disk: the system does that half a
+// minute late, and who is measured then would pay for what others wrote.
 func quiet(b *testing.B, measure func()) {
 	b.Helper()
 	for try := 1; ; try++ {
+		syscall.Sync()
 		start := time.Now()
 		partThen, allThen := stolen(b)
 		measure()
