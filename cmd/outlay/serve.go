@@ -21,9 +21,11 @@ import (
 const (
 	readHeaderTimeout = 5 * time.Second
 	readTimeout       = 15 * time.Second
-	idleTimeout       = 75 * time.Second
-	maxHeaderBytes    = 16 << 10
-	drainTimeout      = 15 * time.Second
+	// An idle connection is better closed by the client, who knows what it is about to
+	// send. Go's gives up after 90 s.
+	idleTimeout    = 2 * time.Minute
+	maxHeaderBytes = 16 << 10
+	drainTimeout   = 15 * time.Second
 )
 
 // bind takes an address, so that a port that is taken is an error before

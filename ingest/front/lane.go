@@ -57,9 +57,14 @@ func (l *lane) run() {
 
 // serve answers requests until the connection is to be closed. It returns false if
 // what has come has to be answered by net/http.
+//
+// A connection on which nothing has come yet is as idle as one between two requests.
+// net/http gives it the time of a head only, but clients such as Go's connect ahead and
+// keep what they do not need at once: one that is closed at the moment it is used costs
+// a request, which a client without a key cannot send again.
 func (l *lane) serve() (plain bool) {
-	for timeout := l.server.headerTimeout(); ; timeout = l.server.idleTimeout() {
-		if l.have < fewest && !l.await(timeout) {
+	for {
+		if l.have < fewest && !l.await(l.server.idleTimeout()) {
 			return true
 		}
 		begin, length, ok := l.head.parse(l.in[:l.have], l.server.paths)

@@ -185,3 +185,34 @@ func TestSlowSendersAreCutOff(t *testing.T) {
 		}
 	}
 }
+
+// Who connects ahead and sends later is answered, and who never sends is given up with
+// the idle connections.
+func TestConnectionMayBeMadeAhead(t *testing.T) {
+	const head = 50 * time.Millisecond
+	for name, paths := range ways {
+		if len(paths) == 0 {
+			continue // net/http gives it the time of a head.
+		}
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			l := listen(t)
+			serve(t, l, &http.Server{Handler: http.HandlerFunc(echo), ReadHeaderTimeout: head, IdleTimeout: time.Minute}, paths...)
+			c := dialTo(t, l)
+			time.Sleep(4 * head)
+			_, err := io.WriteString(c, "POST / HTTP/1.1\r\nHost: a\r\nContent-Length: 2\r\n\r\n{}")
+			fatal(t, err)
+			answer, err := http.ReadResponse(bufio.NewReader(c), nil)
+			fatal(t, err)
+			if answer.StatusCode != http.StatusOK {
+				t.Errorf("status %d", answer.StatusCode)
+			}
+
+			l = listen(t)
+			serve(t, l, &http.Server{Handler: http.HandlerFunc(echo), ReadHeaderTimeout: time.Minute, IdleTimeout: head}, paths...)
+			if text, err := io.ReadAll(dialTo(t, l)); err != nil || len(text) > 0 {
+				t.Errorf("got %q and %v, want the end", text, err)
+			}
+		})
+	}
+}

@@ -134,15 +134,7 @@ func (s *Server) abandon() {
 	}
 }
 
-// headerTimeout, and those that follow it, are what net/http makes of the settings.
-// None is 0.
-func (s *Server) headerTimeout() time.Duration {
-	if s.http.ReadHeaderTimeout != 0 {
-		return max(0, s.http.ReadHeaderTimeout)
-	}
-	return max(0, s.http.ReadTimeout)
-}
-
+// idleTimeout is what net/http makes of the settings. None is 0.
 func (s *Server) idleTimeout() time.Duration {
 	if s.http.IdleTimeout != 0 {
 		return max(0, s.http.IdleTimeout)
