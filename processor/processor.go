@@ -173,7 +173,7 @@ func (p *Processor) noteErrors(ctx context.Context, client *kgo.Client, fetches 
 			}
 			p.metrics.holes.Set(float64(p.owned.stopped()))
 			p.log.ErrorContext(ctx, "kafka has deleted events that were not stored; the partition stands still. "+
-				"The README says how to go on", "topic", topic, "partition", partition)
+				"deploy/README.md describes how to go on", "topic", topic, "partition", partition)
 			return
 		}
 		p.log.WarnContext(ctx, "fetch failed", "topic", topic, "partition", partition, "error", err)
