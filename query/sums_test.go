@@ -95,7 +95,7 @@ func (p *person) sumsAgree(events []schema.Event, start time.Time) func(*rapid.T
 	return func(t *rapid.T) {
 		from := start.Add(time.Duration(rapid.IntRange(-60, 30*24*60).Draw(t, "from")) * time.Minute)
 		to := from.Add(time.Duration(rapid.IntRange(1, 31*24*60).Draw(t, "minutes")) * time.Minute)
-		zone := rapid.SampledFrom([]string{"UTC", "Asia/Kolkata", "America/New_York"}).Draw(t, "zone")
+		zone := rapid.SampledFrom([]string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/New_York"}).Draw(t, "zone")
 		group := rapid.SampledFrom(groupings).Draw(t, "group")
 		query := url.Values{
 			"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "timezone": {zone}, "group_by": {group}, "fill": {"false"},
@@ -103,7 +103,19 @@ func (p *person) sumsAgree(events []schema.Event, start time.Time) func(*rapid.T
 		if rapid.Bool().Draw(t, "filtered") {
 			query.Set("agent", "B")
 		}
+		// The range begins and ends inside of an hour and is widened to whole hours of the zone.
+		inside := p.analytics("hourly?" + query.Encode())
+		for _, edge := range []time.Time{inside.From, inside.To} {
+			if local := edge.In(location(t, zone)); local.Minute() != 0 || inside.From.After(from) || inside.To.Before(to) {
+				t.Fatalf("hours of %v to %v in %s are about %v to %v", from, to, zone, inside.From, inside.To)
+			}
+		}
 		daily := p.analytics("daily?" + query.Encode())
+		for i := range inside.Data {
+			if want, got := eventsBetween(events, inside.From, inside.Data[i].Bucket, query.Get("agent")), inside.eventsBefore(inside.Data[i].Bucket); got != want {
+				t.Fatalf("hours in %s: %d events before %v, want %d", zone, got, inside.Data[i].Bucket, want)
+			}
+		}
 		// Days are widened to whole ones, so the hours are asked of the same time.
 		query.Set("from", daily.From.Format(time.RFC3339))
 		query.Set("to", daily.To.Format(time.RFC3339))
@@ -111,8 +123,8 @@ func (p *person) sumsAgree(events []schema.Event, start time.Time) func(*rapid.T
 		if !daily.From.Equal(hourly.From) || !daily.To.Equal(hourly.To) || daily.From.After(from) || daily.To.Before(to) {
 			t.Fatalf("from %v to %v: days are about %v to %v, hours about %v to %v", from, to, daily.From, daily.To, hourly.From, hourly.To)
 		}
-		want := sumOfEvents(events, &daily, group, query.Get("agent"))
-		for unit, got := range map[string]*analytics{"days": &daily, "hours": &hourly} {
+		for unit, got := range map[string]*analytics{"days": &daily, "hours": &hourly, "hours as asked": &inside} {
+			want := sumOfEvents(events, got, group, query.Get("agent"))
 			groups, all := sumOfBuckets(p.t, got, group)
 			if diff := cmp.Diff(want, groups); diff != "" {
 				t.Errorf("%s by %q (-events +%s):\n%s", unit, group, unit, diff)
@@ -122,6 +134,26 @@ func (p *person) sumsAgree(events []schema.Event, start time.Time) func(*rapid.T
 			}
 		}
 	}
+}
+
+// eventsBefore counts the events of the buckets that start before t.
+func (a *analytics) eventsBefore(t time.Time) (n int64) {
+	for i := range a.Data {
+		if a.Data[i].Bucket.Before(t) {
+			n += a.Data[i].Events
+		}
+	}
+	return n
+}
+
+// eventsBetween counts the events of an agent, or of all if it is empty, from a time to another.
+func eventsBetween(events []schema.Event, from, to time.Time, agent string) (n int64) {
+	for i := range events {
+		if e := &events[i]; !e.Time.Before(from) && e.Time.Before(to) && (agent == "" || e.Agent == agent) {
+			n++
+		}
+	}
+	return n
 }
 
 // sumOfBuckets adds up the buckets of an answer, by group and all together.
@@ -168,4 +200,16 @@ func groupName(group, agent, model, provider string) string {
 		return "-"
 	}
 	return fmt.Sprintf("%q", []string{name("agent", agent), name("model", model), name("provider", provider)})
+}
+
+func location(t interface {
+	Helper()
+	Fatal(...any)
+}, name string) *time.Location {
+	t.Helper()
+	loc, err := time.LoadLocation(name)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return loc
 }
