@@ -107,6 +107,63 @@ func TestSaveHasOneWinner(t *testing.T) {
 	})
 }
 
+// Two batches that bring the same keys in opposite orders wait for each other in one order only: neither ends in a deadlock.
+func TestSaveTakesKeysInOrder(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		newSink(t, db)
+		if _, err := timescale.NewPositions(db.Pool, topic).Next(t.Context(), []int32{0, 1}); err != nil {
+			t.Fatal(err)
+		}
+		up := items(0, 3)
+		for i := range up {
+			up[i].Event.IdempotencyKey = fmt.Sprint("key-", i)
+			up[i].Event.ID = schema.ID{0: byte(i + 1), 15: 1}
+		}
+		down := items(0, 3)
+		for i := range down {
+			down[i].Partition = 1
+			down[i].Event.IdempotencyKey, down[i].Event.ID = up[2-i].Event.IdempotencyKey, up[2-i].Event.ID
+		}
+
+		// Both are held at the key in the middle, which a third transaction has inserted and takes back.
+		holder, err := db.Pool.Begin(t.Context())
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer holder.Rollback(t.Context())
+		if _, err := holder.Exec(t.Context(), `INSERT INTO event_keys (account_id, event_id) VALUES ($1, $2)`, account, up[1].Event.ID); err != nil {
+			t.Fatal(err)
+		}
+		var g errgroup.Group
+		for partition, batch := range [][]timescale.Item{up, down} {
+			g.Go(func() error {
+				_, err := timescale.New(db.Pool, topic).Save(t.Context(), []timescale.Span{{Partition: int32(partition), First: 0, Next: 3}}, batch)
+				return err
+			})
+		}
+		waiting := 0
+		for waiting < 2 {
+			if err := db.Pool.QueryRow(t.Context(), `
+				SELECT count(*) FROM pg_stat_activity WHERE datname = current_database() AND wait_event_type = 'Lock'`).Scan(&waiting); err != nil {
+				t.Fatal(err)
+			}
+			if t.Context().Err() != nil {
+				t.Fatal(t.Context().Err())
+			}
+		}
+		if err := holder.Rollback(t.Context()); err != nil {
+			t.Fatal(err)
+		}
+		if err := g.Wait(); err != nil {
+			t.Error(err)
+		}
+		if n := count(t, db); n != 3 {
+			t.Errorf("%d events stored, want 3", n)
+		}
+	})
+}
+
 // A key that two partitions bring at the same time is stored once: the one that
 // comes second finds out and starts again without it.
 func TestSaveSurvivesAKeyRace(t *testing.T) {

@@ -7,7 +7,8 @@ package timescale
 // as the offsets it passes and its sums are of as many events as it stores, and require_count unless every key is new; either undoes
 // everything. What is counted as stored are the rows that the database inserted. The events are unnested in a select list, not in
 // FROM: that streams them, while FROM writes every column aside first, which costs
-// a quarter of the whole.
+// a quarter of the whole. Rows that another processor may be writing too are taken in the order of their key, so that
+// no two batches wait for each other.
 const saveBatch = `
 WITH moved AS (
   SELECT move_positions($1::text, $2::int4[], $3::int8[], $4::int8[], (SELECT sum(n) FROM unnest($77::int8[]) AS n),
@@ -24,6 +25,7 @@ WITH moved AS (
 ), keyed AS (
   INSERT INTO event_keys (account_id, event_id, first_seen)
   SELECT account_id, event_id, now() FROM unnest($5::uuid[], $6::uuid[]) AS k(account_id, event_id)
+  ORDER BY 1, 2
   ON CONFLICT DO NOTHING RETURNING 1
 ), spent AS (
   INSERT INTO spend AS s (account_id, agent, bucket, cost_nano_usd, events)
