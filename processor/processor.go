@@ -46,6 +46,9 @@ type Processor struct {
 	log       *slog.Logger
 	now       func() time.Time
 
+	// consumer is the client of the present membership; nil before the first.
+	consumer atomic.Pointer[kgo.Client]
+
 	// failing holds why the last save did not succeed; empty when it did.
 	failing atomic.Pointer[string]
 }
@@ -103,6 +106,7 @@ func (p *Processor) member(ctx context.Context) error {
 		return fmt.Errorf("make the consumer: %w", err)
 	}
 	defer p.leave(ctx, client)
+	p.consumer.Store(client)
 	for {
 		fetches := client.PollRecords(ctx, p.cfg.BatchRecords)
 		if ctx.Err() != nil || fetches.IsClientClosed() {

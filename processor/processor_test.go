@@ -74,12 +74,17 @@ func (f *fixture) produce(t testing.TB, events ...schema.Event) {
 	t.Helper()
 	records := make([]*kgo.Record, len(events))
 	for i := range events {
-		records[i] = &kgo.Record{
-			Topic: f.topic, Key: wire.AppendKey(nil, &events[i]), Value: wire.Append(nil, &events[i]),
-			Headers: []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}},
-		}
+		records[i] = f.record(&events[i])
 	}
 	f.produceRecords(t, records...)
+}
+
+// record returns an event as ingest writes it.
+func (f *fixture) record(e *schema.Event) *kgo.Record {
+	return &kgo.Record{
+		Topic: f.topic, Key: wire.AppendKey(nil, e), Value: wire.Append(nil, e),
+		Headers: []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(wire.Version)}},
+	}
 }
 
 func (f *fixture) produceRecords(t testing.TB, records ...*kgo.Record) {

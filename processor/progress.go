@@ -20,7 +20,7 @@ const leftTopicsInterval = 10 * time.Second
 // everything that Kafka has acknowledged is stored.
 func (p *Processor) watchProgress(ctx context.Context, client *kgo.Client) error {
 	admin := kadm.NewClient(client)
-	pending := map[int32]timescale.Mark{}
+	seen := sightings{pending: map[int32]timescale.Mark{}, known: map[int32]bool{}}
 	tick, left := time.NewTicker(progressInterval), time.NewTicker(leftTopicsInterval)
 	defer tick.Stop()
 	defer left.Stop()
@@ -35,22 +35,33 @@ func (p *Processor) watchProgress(ctx context.Context, client *kgo.Client) error
 			continue
 		case <-tick.C:
 		}
-		if err := p.progress(ctx, admin, pending); err != nil && ctx.Err() == nil {
+		if err := p.progress(ctx, admin, seen); err != nil && ctx.Err() == nil {
 			p.log.DebugContext(ctx, "progress not noted", "error", err)
 		}
 	}
 }
 
-// progress takes one measurement. pending holds, for each partition, the end of
-// the log at an earlier moment which was not reached then: it is kept until it is
-// reached, or a busy partition would never be complete up to any time.
-func (p *Processor) progress(ctx context.Context, admin *kadm.Client, pending map[int32]timescale.Mark) error {
+// sightings is what earlier measurements saw of the topic.
+type sightings struct {
+	// pending holds, for each partition, the end of the log at an earlier moment which was not reached then: it is kept until it
+	// is reached, or a busy partition would never be complete up to any time.
+	pending map[int32]timescale.Mark
+	// known are the partitions that have a row in kafka_offsets.
+	known map[int32]bool
+}
+
+// progress takes one measurement.
+func (p *Processor) progress(ctx context.Context, admin *kadm.Client, seen sightings) error {
+	pending := seen.pending
 	ctx, cancel := context.WithTimeout(ctx, 10*progressInterval)
 	defer cancel()
 	next := p.owned.positions()
 	at := p.now()
 	ends, err := admin.ListEndOffsets(ctx, p.topic)
 	if err != nil {
+		return err
+	}
+	if err := p.notePartitions(ctx, ends, at, seen.known); err != nil {
 		return err
 	}
 	p.metrics.lag.Reset()
@@ -84,6 +95,31 @@ func (p *Processor) progress(ctx context.Context, admin *kadm.Client, pending ma
 		return nil
 	}
 	return p.positions.Complete(ctx, reached)
+}
+
+// notePartitions gives partitions that were added to the topic their row in kafka_offsets as soon as they exist, so that events in
+// them hold completeness back, and has the consumer look for them now: by itself it looks every five minutes. at is a time before
+// ends were asked for.
+func (p *Processor) notePartitions(ctx context.Context, ends kadm.ListedOffsets, at time.Time, known map[int32]bool) error {
+	var added []timescale.Mark
+	for partition, end := range ends[p.topic] {
+		if !known[partition] && end.Err == nil {
+			added = append(added, timescale.Mark{Partition: partition, End: end.Offset, At: at})
+		}
+	}
+	if len(added) == 0 {
+		return nil
+	}
+	if err := p.positions.Note(ctx, added); err != nil {
+		return err
+	}
+	for _, mark := range added {
+		known[mark.Partition] = true
+	}
+	if consumer := p.consumer.Load(); consumer != nil {
+		consumer.ForceMetadataRefresh()
+	}
+	return nil
 }
 
 // leftTopics notes for topics that no processor takes events from any more, since it was given another, that all they have is stored:

@@ -72,6 +72,21 @@ type Mark struct {
 	At        time.Time
 }
 
+const notePartitions = `
+INSERT INTO kafka_offsets (topic, partition, next_offset, complete_until)
+SELECT $1, partition, 0, CASE WHEN "end" = 0 THEN at ELSE '-infinity' END
+FROM unnest($2::int4[], $3::int8[], $4::timestamptz[]) AS m(partition, "end", at)
+ON CONFLICT DO NOTHING`
+
+// Note gives partitions that were never assigned a position of 0. One that is empty is complete up to its mark's time, one that
+// has records already up to no time. Partitions that have a position keep it.
+func (p *Positions) Note(ctx context.Context, marks []Mark) error {
+	if err := p.exec(ctx, notePartitions, marks); err != nil {
+		return fmt.Errorf("note partitions: %w", err)
+	}
+	return nil
+}
+
 const completeMarks = `
 UPDATE kafka_offsets o SET complete_until = greatest(o.complete_until, m.at)
 FROM unnest($2::int4[], $3::int8[], $4::timestamptz[]) AS m(partition, "end", at)
@@ -80,14 +95,20 @@ WHERE o.topic = $1 AND o.partition = m.partition AND o.next_offset >= m."end"`
 // Complete notes how far in time the stored events are complete. A mark whose
 // records are not all stored has no effect.
 func (p *Positions) Complete(ctx context.Context, marks []Mark) error {
+	if err := p.exec(ctx, completeMarks, marks); err != nil {
+		return fmt.Errorf("note completeness: %w", err)
+	}
+	return nil
+}
+
+// exec runs a statement with the topic and the columns of marks.
+func (p *Positions) exec(ctx context.Context, statement string, marks []Mark) error {
 	partitions := make([]int32, len(marks))
 	ends := make([]int64, len(marks))
 	times := make([]time.Time, len(marks))
 	for i, m := range marks {
 		partitions[i], ends[i], times[i] = m.Partition, m.End, m.At
 	}
-	if _, err := p.pool.Exec(ctx, completeMarks, p.topic, partitions, ends, times); err != nil {
-		return fmt.Errorf("note completeness: %w", err)
-	}
-	return nil
+	_, err := p.pool.Exec(ctx, statement, p.topic, partitions, ends, times)
+	return err
 }
