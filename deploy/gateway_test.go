@@ -111,6 +111,38 @@ func TestGatewayReplacesForgedAddresses(t *testing.T) {
 	}
 }
 
+// Behind other proxies that were named, the client is the last address that is none of theirs; what stands in front of it is the client's own invention.
+func TestGatewayFindsTheClientBehindOtherProxies(t *testing.T) {
+	t.Parallel()
+	s := startStack(t, "OUTLAY_TRUSTED_PROXIES=127.0.0.0/8 10.0.0.0/8")
+	s.start(t, "query", "127.0.0.21", true)
+	s.waitFor(t, "127.0.0.21")
+
+	for _, c := range []struct {
+		name      string
+		forwarded []string
+		client    string
+	}{
+		{"none", nil, "127.0.0.1"},
+		{"one proxy", []string{"192.0.2.7"}, "192.0.2.7"},
+		{"a forged address in front", []string{"6.6.6.6, 192.0.2.7"}, "192.0.2.7"},
+		{"a forged line in front", []string{"6.6.6.6", "192.0.2.7"}, "192.0.2.7"},
+		{"two proxies", []string{"6.6.6.6, 192.0.2.7, 10.0.0.2"}, "192.0.2.7"},
+		{"three proxies", []string{"6.6.6.6, 192.0.2.7, 10.1.0.2, 10.0.0.2"}, "192.0.2.7"},
+		{"a client with a proxy's address", []string{"10.0.0.9"}, "10.0.0.9"},
+		{"IPv6", []string{"6.6.6.6, 2001:db8::7"}, "2001:db8::7"},
+		{"no address at the end", []string{"6.6.6.6, unknown"}, "127.0.0.1"},
+	} {
+		_, got := s.send(t, "GET", "/v1/agents", http.Header{"X-Forwarded-For": c.forwarded, "X-Forwarded-Proto": {"https"}, "X-Real-Ip": {"6.6.6.6"}}, nil)
+		if diff := cmp.Diff([]string{c.client}, got.Header.Values("X-Forwarded-For")); diff != "" {
+			t.Errorf("%s: client (-want +got):\n%s", c.name, diff)
+		}
+		if scheme := got.Header.Get("X-Forwarded-Proto"); scheme != "https" || got.Header.Get("X-Real-Ip") != "" {
+			t.Errorf("%s: scheme %q, headers %v", c.name, scheme, got.Header)
+		}
+	}
+}
+
 // With a certificate the gateway speaks TLS, and tells the tiers so.
 func TestGatewaySpeaksTLSWhenGivenACertificate(t *testing.T) {
 	t.Parallel()

@@ -67,7 +67,7 @@ func (s *Server) login(c *call) error {
 	if err != nil {
 		return signInError(err)
 	}
-	signIn, refresh, err := s.signIns.Start(ctx, user)
+	signIn, refresh, err := s.signIns.Start(ctx, user, auth.Network(c.ClientIP()))
 	if err != nil {
 		return err
 	}

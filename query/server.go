@@ -45,9 +45,12 @@ type Server struct {
 	document []byte
 	docs     []byte
 	baseURL  string
-	// shareRate bounds how often an address opens share links.
-	shareRate  *rateLimit
-	sharePages *share.Pages
+	// shareViews bounds how often a network opens one share link, shareMisses how
+	// often it tries what is none. goodShares are links that were opened before.
+	shareViews  *rateLimit
+	shareMisses *rateLimit
+	goodShares  *recentLinks
+	sharePages  *share.Pages
 
 	now     func() time.Time
 	log     *slog.Logger
@@ -75,25 +78,27 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		usage:      usage.NewStore(config.Pool, config.StatementTimeout),
-		accounts:   account.NewStore(config.Pool, config.Now),
-		hasher:     account.NewHasher(config.ConcurrentSignIns),
-		signIns:    auth.NewSignIns(config.Pool, config.SignInLifetime, config.Now),
-		standing:   auth.NewStanding(config.Pool, config.Now),
-		tokens:     auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
-		keys:       config.Keys,
-		prices:     config.Prices,
-		document:   document,
-		docs:       page,
-		baseURL:    config.BaseURL,
-		shareRate:  newRateLimit(config.Now, sharesPerMinute, time.Minute),
-		sharePages: sharePages,
-		now:        config.Now,
-		log:        config.Log,
-		metrics:    newMetrics(config.Metrics),
-		gzips:      sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
+		usage:       usage.NewStore(config.Pool, config.StatementTimeout),
+		accounts:    account.NewStore(config.Pool, config.Now),
+		hasher:      account.NewHasher(config.ConcurrentSignIns),
+		signIns:     auth.NewSignIns(config.Pool, config.SignInLifetime, config.Now),
+		standing:    auth.NewStanding(config.Pool, config.Now),
+		tokens:      auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
+		keys:        config.Keys,
+		prices:      config.Prices,
+		document:    document,
+		docs:        page,
+		baseURL:     config.BaseURL,
+		shareViews:  newRateLimit(config.Now, shareViewsPerMinute, time.Minute),
+		shareMisses: newRateLimit(config.Now, shareMissesPerMinute, time.Minute),
+		goodShares:  newRecentLinks(),
+		sharePages:  sharePages,
+		now:         config.Now,
+		log:         config.Log,
+		metrics:     newMetrics(config.Metrics),
+		gzips:       sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
-	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now))
+	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar)
 	s.outside, err = auth.NewOutside(config.IdentityProviders, config.Issuer, auth.OutsideDeps{
 		Now: config.Now, Log: config.Log, Fetched: s.metrics.keysFetched,
 	})
@@ -109,8 +114,12 @@ func New(config Config) (*Server, error) {
 	return s, nil
 }
 
-// sharesPerMinute is how many share links one address may open in a minute.
-const sharesPerMinute = 120
+// How often a network may open one and the same share link in a minute, and how many
+// links that do not exist it may try.
+const (
+	shareViewsPerMinute  = 120
+	shareMissesPerMinute = 60
+)
 
 // Handler answers the requests. It is safe for concurrent use.
 func (s *Server) Handler() http.Handler { return s.engine }
@@ -131,8 +140,11 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	e.UnescapePathValues = false
 	e.RedirectTrailingSlash = false
 	e.HandleMethodNotAllowed = true
+	// X-Real-IP, which gin believes as well, is not a list: a proxy that only appends
+	// to X-Forwarded-For would let a client set it.
+	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
 	if err := e.SetTrustedProxies(trustedProxies); err != nil {
-		return nil, fmt.Errorf("query: trusted proxies: %w", err)
+		return nil, fmt.Errorf("query: --trusted-proxies: %w", err)
 	}
 	e.Use(identify, secure, s.measure, s.compress, s.rescue)
 	e.NoRoute(s.adapt(notFound))

@@ -14,7 +14,6 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/schema"
 )
 
@@ -490,25 +489,6 @@ func TestSharePage(t *testing.T) {
 	w.send("", http.MethodGet, "/share/style.css", "").want(http.StatusOK)
 	if views := w.alice.share("a", "").Views; views != 2 {
 		t.Errorf("views = %d, want 2", views)
-	}
-}
-
-// One address opens so many links a minute and no more.
-func TestShareLinksAreRateLimited(t *testing.T) {
-	t.Parallel()
-	at := time.Now() // One minute, however long the requests take.
-	w := newWorldWith(t, database(t), func(c *query.Config) { c.Now = func() time.Time { return at } })
-	limited := 0
-	for i := range 200 {
-		answer := w.send("", http.MethodGet, fmt.Sprintf("/v1/share/%032d", i), "")
-		if answer.status == http.StatusTooManyRequests {
-			limited++
-			continue
-		}
-		answer.refused(http.StatusNotFound)
-	}
-	if limited != 200-120 {
-		t.Errorf("of 200 links that were tried from one address %d were refused, want 80", limited)
 	}
 }
 

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"cmp"
 	"crypto/sha256"
 	"encoding/base64"
 	"errors"
@@ -11,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
@@ -257,9 +259,6 @@ type sharedView struct {
 func (s *Server) openTimeline(c *call, p *params) (view sharedView, err error) {
 	c.Header("X-Robots-Tag", "noindex, nofollow")
 	c.Header("Cache-Control", "private, no-store")
-	if wait := s.shareRate.wait(c.ClientIP()); wait > 0 {
-		return view, &problem.Problem{Code: problem.RateLimited, RetryAfter: wait, Detail: "Too many links were opened from this address. Wait a moment."}
-	}
 	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
 	if err := p.err(); err != nil {
 		return view, err
@@ -288,13 +287,36 @@ func deadLinkOr(err error) error {
 }
 
 // openShare looks the token of the address up. What cannot be a token is not
-// looked up.
+// looked up. A network that has tried too many links that do not exist is let
+// through to those that were opened before: it may be that of many people.
 func (s *Server) openShare(c *call, views int) (usage.Share, error) {
-	token := c.Param("token")
+	token, network := c.Param("token"), auth.Network(c.ClientIP())
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(secret) != shareTokenBytes {
-		return usage.Share{}, usage.ErrNotFound
+		return usage.Share{}, cmp.Or(tooManyLinks(s.shareMisses.wait(network)), usage.ErrNotFound)
 	}
 	hash := sha256.Sum256([]byte(token))
-	return s.usage.OpenShare(c.ctx(), hash[:], s.now(), views)
+	if wait := s.shareMisses.full(network); wait > 0 && !s.goodShares.has(hash) {
+		return usage.Share{}, tooManyLinks(wait)
+	}
+	if wait := s.shareViews.wait(network + " " + string(hash[:])); wait > 0 {
+		return usage.Share{}, tooManyLinks(wait)
+	}
+	share, err := s.usage.OpenShare(c.ctx(), hash[:], s.now(), views)
+	switch {
+	case err == nil:
+		s.goodShares.add(hash)
+	case errors.Is(err, usage.ErrNotFound):
+		s.goodShares.remove(hash)
+		s.shareMisses.wait(network)
+	}
+	return share, err
+}
+
+// tooManyLinks returns the refusal of a link that has to wait, nil for one that need not.
+func tooManyLinks(wait time.Duration) error {
+	if wait <= 0 {
+		return nil
+	}
+	return &problem.Problem{Code: problem.RateLimited, RetryAfter: wait, Detail: "Too many links were opened from this address. Wait a moment."}
 }

@@ -96,12 +96,17 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return p.run(ctx)
 }
 
+// proxyFlags say whom to believe which address a request came from.
+type proxyFlags struct {
+	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed: the client is its last address that is not one of them. Failed sign-ins are slowed by that address, and the audit log shows it. None by default."`
+}
+
 type queryCommand struct {
 	listenFlags
 	stopFlags
 	databaseFlags
-	JWTKeyFile     string   `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
-	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed, to slow down failed sign-ins by address. None by default."`
+	JWTKeyFile string `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
+	proxyFlags
 	identityFlags
 	Prices pricing.Config `embed:""`
 }

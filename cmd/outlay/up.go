@@ -33,6 +33,7 @@ type upCommand struct {
 	Plans       limit.Config    `embed:""`
 	Prices      pricing.Config  `embed:""`
 	Processor   processorConfig `embed:""`
+	proxyFlags
 	identityFlags
 }
 
@@ -133,7 +134,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	queryTier, err := newQuery(queryConfig{keyFile: keyFile, identityFlags: c.identityFlags, books: books}, pool, p.registry, p.log)
+	queryTier, err := newQuery(queryConfig{keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books}, pool, p.registry, p.log)
 	if err != nil {
 		return err
 	}

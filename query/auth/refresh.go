@@ -49,15 +49,16 @@ const deleteExpired = `
 DELETE FROM refresh_tokens WHERE token_id = ANY (ARRAY(
 	SELECT token_id FROM refresh_tokens WHERE expires_at < $1 ORDER BY expires_at LIMIT 20 FOR UPDATE SKIP LOCKED))`
 
-// Start begins a sign-in of a user and returns it with its first refresh token.
-func (s *SignIns) Start(ctx context.Context, user account.User) (signIn schema.ID, token string, err error) {
+// Start begins a sign-in of a user who showed the password from network, and returns
+// it with its first refresh token.
+func (s *SignIns) Start(ctx context.Context, user account.User, network string) (signIn schema.ID, token string, err error) {
 	now := s.now().UTC()
 	signIn = schema.NewID(now)
 	err = pgx.BeginFunc(ctx, s.pool, func(tx pgx.Tx) error {
 		if _, err := tx.Exec(ctx, deleteExpired, now); err != nil {
 			return err
 		}
-		token, err = s.add(ctx, tx, user.AccountID, user.ID, signIn)
+		token, err = s.add(ctx, tx, refreshToken{AccountID: user.AccountID, UserID: user.ID, SignInID: signIn, Network: network})
 		return err
 	})
 	if err != nil {
@@ -67,17 +68,19 @@ func (s *SignIns) Start(ctx context.Context, user account.User) (signIn schema.I
 }
 
 const insertRefreshToken = `
-INSERT INTO refresh_tokens (token_id, account_id, user_id, sign_in_id, secret_sha256, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)`
+INSERT INTO refresh_tokens (token_id, account_id, user_id, sign_in_id, network, secret_sha256, created_at, expires_at)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8)`
 
-func (s *SignIns) add(ctx context.Context, tx pgx.Tx, accountID, userID, signIn schema.ID) (token string, err error) {
+// add makes the next token of the sign-in that row belongs to.
+func (s *SignIns) add(ctx context.Context, tx pgx.Tx, row refreshToken) (token string, err error) {
 	var secret [refreshSecretBytes]byte
 	// rand.Read never fails: since Go 1.24 it ends the program instead.
 	_, _ = rand.Read(secret[:])
 	token = refreshPrefix + base64.RawURLEncoding.EncodeToString(secret[:])
 	hash := sha256.Sum256([]byte(token))
 	now := s.now().UTC()
-	_, err = tx.Exec(ctx, insertRefreshToken, schema.NewID(now), accountID, userID, signIn, hash[:], now, now.Add(s.lifetime))
+	_, err = tx.Exec(ctx, insertRefreshToken, schema.NewID(now), row.AccountID, row.UserID, row.SignInID, row.Network,
+		hash[:], now, now.Add(s.lifetime))
 	return token, err
 }
 
@@ -87,12 +90,14 @@ type refreshToken struct {
 	AccountID schema.ID
 	UserID    schema.ID
 	SignInID  schema.ID
-	Good      bool
-	Used      bool
+	// Network is where the password was shown from.
+	Network string
+	Good    bool
+	Used    bool
 }
 
 const selectRefreshToken = `
-SELECT t.token_id, t.account_id, t.user_id, t.sign_in_id,
+SELECT t.token_id, t.account_id, t.user_id, t.sign_in_id, t.network,
 	t.revoked_at IS NULL AND t.expires_at > $2 AND u.disabled_at IS NULL AS good, t.used_at IS NOT NULL AS used
 FROM refresh_tokens t JOIN users u ON u.id = t.user_id AND u.account_id = t.account_id
 WHERE t.secret_sha256 = $1
@@ -123,7 +128,7 @@ func (s *SignIns) Refresh(ctx context.Context, token string) (who Principal, nex
 		if err != nil {
 			return err
 		}
-		next, err = s.add(ctx, tx, row.AccountID, row.UserID, row.SignInID)
+		next, err = s.add(ctx, tx, row)
 		return err
 	})
 	switch {
@@ -152,6 +157,26 @@ func (s *SignIns) principal(ctx context.Context, tx pgx.Tx, row refreshToken) (P
 		return Principal{}, err
 	}
 	return Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role, SignIn: row.SignInID}, nil
+}
+
+// selectFamiliar takes a refresh that was not the user's own for nothing: a token keeps
+// the network of its sign-in.
+const selectFamiliar = `
+SELECT EXISTS (
+	SELECT FROM users u JOIN refresh_tokens t ON t.user_id = u.id
+	WHERE lower(u.email) = lower($1) AND u.issuer IS NULL AND t.network = $2)`
+
+// Familiar reports whether somebody has signed in to an e-mail address from network
+// since about the lifetime of a sign-in ago.
+func (s *SignIns) Familiar(ctx context.Context, email, network string) (bool, error) {
+	if account.EmailFault(email) != "" {
+		return false, nil
+	}
+	var familiar bool
+	if err := s.pool.QueryRow(ctx, selectFamiliar, email, network).Scan(&familiar); err != nil {
+		return false, fmt.Errorf("look for earlier sign-ins: %w", err)
+	}
+	return familiar, nil
 }
 
 const endSignIn = `

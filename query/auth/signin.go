@@ -25,23 +25,43 @@ func (e *TooManyTriesError) Error() string {
 
 // SignIn checks passwords. It is safe for concurrent use.
 type SignIn struct {
-	users  *account.Store
-	hasher *account.Hasher
-	slow   *Slowdown
+	users    *account.Store
+	hasher   *account.Hasher
+	slow     *Slowdown
+	familiar FamiliarFunc
 }
 
+// FamiliarFunc reports whether a network has signed in to an e-mail address before.
+type FamiliarFunc func(ctx context.Context, email, network string) (bool, error)
+
 // NewSignIn returns a SignIn that finds users in users.
-func NewSignIn(users *account.Store, hasher *account.Hasher, slow *Slowdown) *SignIn {
-	return &SignIn{users: users, hasher: hasher, slow: slow}
+func NewSignIn(users *account.Store, hasher *account.Hasher, slow *Slowdown, familiar FamiliarFunc) *SignIn {
+	return &SignIn{users: users, hasher: hasher, slow: slow, familiar: familiar}
 }
 
 // Check returns the user with this e-mail address and password. address is the
 // network address that asks. It returns ErrWrongPassword, a *TooManyTriesError, or
 // an error of the database.
 func (s *SignIn) Check(ctx context.Context, email, password, address string) (account.User, error) {
-	if wait := s.slow.Begin(email, address); wait > 0 {
+	try := Try{Email: email, Address: address, Familiar: func() bool {
+		// A database that does not answer makes nobody familiar.
+		familiar, err := s.familiar(ctx, email, Network(address))
+		return err == nil && familiar
+	}}
+	if wait := s.slow.Begin(try); wait > 0 {
 		return account.User{}, &TooManyTriesError{Wait: wait}
 	}
+	user, err := s.check(ctx, email, password)
+	switch {
+	case err == nil:
+		s.slow.Succeed(try)
+	case !errors.Is(err, ErrWrongPassword):
+		s.slow.Undo(try)
+	}
+	return user, err
+}
+
+func (s *SignIn) check(ctx context.Context, email, password string) (account.User, error) {
 	user, err := s.users.UserByEmail(ctx, email)
 	if errors.Is(err, account.ErrNotFound) {
 		if err := s.hasher.CheckNone(ctx, password); err != nil {
@@ -59,6 +79,5 @@ func (s *SignIn) Check(ctx context.Context, email, password, address string) (ac
 	if !right || user.DisabledAt != nil {
 		return account.User{}, ErrWrongPassword
 	}
-	s.slow.Succeed(email, address)
 	return user, nil
 }

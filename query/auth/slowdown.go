@@ -1,17 +1,19 @@
 package auth
 
 import (
+	"net/netip"
 	"strings"
 	"sync"
 	"time"
 )
 
 // Slowdown makes guessing passwords slow. It counts failed sign-ins of an e-mail
-// address, of a network address, and of the two together, and asks for growing
-// waits between tries once there were too many. It counts in memory: each replica
-// has its own. Only what fails is slowed, and an e-mail address alone for a minute
-// at most, so that a stranger cannot lock its owner out. It is safe for
-// concurrent use.
+// address from a network, of the e-mail address from anywhere, and of the network
+// for any e-mail address, and asks for growing waits between tries once there were
+// too many. The last two counts do not hold up somebody who tries from a network
+// that has signed in to this e-mail address before, so that a stranger, be it
+// elsewhere or behind the same proxy, cannot lock its owner out. It counts in
+// memory: each replica has its own. It is safe for concurrent use.
 type Slowdown struct {
 	now func() time.Time
 
@@ -20,12 +22,16 @@ type Slowdown struct {
 }
 
 // A tryKey with one of the two empty counts the other alone.
-type tryKey struct{ email, address string }
+type tryKey struct{ email, network string }
 
 type tryState struct {
 	failures int
-	// until is when the next try is allowed, forget when the failures are.
-	until, forget time.Time
+	// last is when the latest failure was.
+	last time.Time
+	// familiar is whether the network has signed in to the e-mail address before, as
+	// of asked; the zero asked means not known yet.
+	familiar bool
+	asked    time.Time
 }
 
 // slowRule says from which failure on there is a wait, which doubles with each
@@ -35,17 +41,20 @@ type slowRule struct {
 	longest time.Duration
 }
 
-// rules of the pair, the e-mail address and the network address.
-func rules(email, address string) map[tryKey]slowRule {
-	return map[tryKey]slowRule{
-		{email, address}: {free: 5, longest: 15 * time.Minute},
-		{email, ""}:      {free: 20, longest: time.Minute},
-		{"", address}:    {free: 50, longest: 15 * time.Minute},
-	}
-}
+// The rules of a pair, of a pair that has signed in before, of an e-mail address and
+// of a network.
+var (
+	strangerRule = slowRule{free: 5, longest: 15 * time.Minute}
+	familiarRule = slowRule{free: 5, longest: time.Minute}
+	emailRule    = slowRule{free: 20, longest: time.Minute}
+	networkRule  = slowRule{free: 50, longest: time.Minute}
+)
 
 // forgetAfter is how long a failure counts.
 const forgetAfter = time.Hour
+
+// familiarAge is how long it is believed whether a pair has signed in before.
+const familiarAge = time.Minute
 
 // maxTries bounds the memory: about 200 bytes an entry.
 const maxTries = 100_000
@@ -55,70 +64,137 @@ func NewSlowdown(now func() time.Time) *Slowdown {
 	return &Slowdown{now: now, tries: map[tryKey]*tryState{}}
 }
 
-// Begin returns 0 when a try may go on; it then counts as failed until Succeed is
-// called, so that many tries at once gain nothing. Else it returns how long to
-// wait, and the try does not count.
-func (s *Slowdown) Begin(email, address string) (wait time.Duration) {
-	email = strings.ToLower(email)
+// Network returns the network that tries from an address are counted for: the
+// address itself, or the first 64 bits of an IPv6 address, because whoever has one
+// of these has all of them.
+func Network(address string) string {
+	ip, err := netip.ParseAddr(address)
+	if err != nil {
+		return address
+	}
+	ip = ip.Unmap().WithZone("")
+	if ip.Is4() {
+		return ip.String()
+	}
+	prefix, err := ip.Prefix(64)
+	if err != nil {
+		return address
+	}
+	return prefix.String()
+}
+
+// Try is a sign-in that is to be slowed.
+type Try struct {
+	// Email is the e-mail address, as it was given.
+	Email string
+	// Address is the network address that asks.
+	Address string
+	// Familiar reports whether Network(Address) has signed in to Email before. It is
+	// called only when the try would have to wait, and at most once a minute.
+	Familiar func() bool
+}
+
+func (t Try) key() tryKey { return tryKey{strings.ToLower(t.Email), Network(t.Address)} }
+
+// Begin returns 0 when a try may go on; it then counts as failed until Succeed or
+// Undo is called, so that many tries at once gain nothing. Else it returns how long
+// to wait, and the try does not count.
+func (s *Slowdown) Begin(t Try) (wait time.Duration) {
+	key := t.key()
+	wait, familiar := s.begin(key)
+	if wait == 0 || familiar != nil {
+		return wait
+	}
+	s.remember(key, t.Familiar())
+	wait, _ = s.begin(key)
+	return wait
+}
+
+// begin is Begin as far as it is known whether the pair is familiar; nil says that it
+// is not known and would matter.
+func (s *Slowdown) begin(key tryKey) (wait time.Duration, familiar *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
-	for key := range rules(email, address) {
-		if t := s.tries[key]; t != nil && now.Before(t.forget) {
-			wait = max(wait, t.until.Sub(now))
-		}
+	pair := s.state(key, now)
+	if now.Sub(pair.asked) < familiarAge {
+		familiar = &pair.familiar
+	}
+	email, network := s.state(tryKey{email: key.email}, now), s.state(tryKey{network: key.network}, now)
+	if familiar != nil && *familiar {
+		wait = pair.wait(familiarRule, now)
+	} else {
+		wait = max(pair.wait(strangerRule, now), email.wait(emailRule, now), network.wait(networkRule, now))
 	}
 	if wait > 0 {
-		return wait
+		return wait, familiar
 	}
-	for key, rule := range rules(email, address) {
-		s.state(key, now).fail(rule, now)
+	for _, state := range []*tryState{pair, email, network} {
+		state.failures++
+		state.last = now
 	}
-	return 0
+	return 0, familiar
 }
 
-func (t *tryState) fail(rule slowRule, now time.Time) {
-	t.failures++
-	t.forget = now.Add(forgetAfter)
-	if over := t.failures - rule.free; over > 0 {
-		t.until = now.Add(min(rule.longest, time.Second<<min(over-1, 20)))
+func (t *tryState) wait(rule slowRule, now time.Time) time.Duration {
+	over := t.failures - rule.free
+	if over <= 0 {
+		return 0
 	}
+	return max(0, t.last.Add(min(rule.longest, time.Second<<min(over-1, 20))).Sub(now))
 }
 
-// Succeed forgets the failures of the e-mail address, and takes the one try back
-// from the network address, which may belong to many.
-func (s *Slowdown) Succeed(email, address string) {
-	email = strings.ToLower(email)
+func (s *Slowdown) remember(key tryKey, familiar bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	delete(s.tries, tryKey{email, address})
-	delete(s.tries, tryKey{email, ""})
-	if t := s.tries[tryKey{"", address}]; t != nil {
-		t.failures--
-		t.until = time.Time{}
+	now := s.now()
+	pair := s.state(key, now)
+	pair.familiar, pair.asked = familiar, now
+}
+
+// Succeed forgets the failures of the pair, and takes the one try back from the
+// e-mail address and from the network, at which others may be guessing.
+func (s *Slowdown) Succeed(t Try) { s.settle(t, true) }
+
+// Undo takes a try back that came to no answer.
+func (s *Slowdown) Undo(t Try) { s.settle(t, false) }
+
+func (s *Slowdown) settle(t Try, good bool) {
+	key := t.key()
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, k := range []tryKey{key, {email: key.email}, {network: key.network}} {
+		if state := s.tries[k]; state != nil {
+			state.failures = max(0, state.failures-1)
+		}
+	}
+	if state := s.tries[key]; good && state != nil {
+		state.failures, state.familiar, state.asked = 0, true, s.now()
 	}
 }
 
 // state returns the count of key. It holds mu.
 func (s *Slowdown) state(key tryKey, now time.Time) *tryState {
 	t := s.tries[key]
-	if t != nil && now.Before(t.forget) {
+	if t != nil && !t.forgotten(now) {
 		return t
 	}
-	if len(s.tries) >= maxTries {
+	if t == nil && len(s.tries) >= maxTries {
 		s.prune(now)
 	}
-	t = &tryState{}
+	t = &tryState{last: now}
 	s.tries[key] = t
 	return t
 }
+
+func (t *tryState) forgotten(now time.Time) bool { return now.Sub(t.last) >= forgetAfter }
 
 // prune drops what is forgotten anyway, and, when that is not enough, every
 // second of the rest. It holds mu.
 func (s *Slowdown) prune(now time.Time) {
 	drop := false
 	for key, t := range s.tries {
-		if !now.Before(t.forget) {
+		if t.forgotten(now) {
 			delete(s.tries, key)
 		}
 	}

@@ -13,83 +13,159 @@ type clock struct{ t time.Time }
 
 func (c *clock) now() time.Time { return c.t }
 
-// The waits after failures double up to a bound, and end.
+func stranger(email, address string) auth.Try {
+	return auth.Try{Email: email, Address: address, Familiar: func() bool { return false }}
+}
+
+func familiar(email, address string) auth.Try {
+	return auth.Try{Email: email, Address: address, Familiar: func() bool { return true }}
+}
+
+// The waits after failures double up to a bound, and end. The bound is a minute where
+// the network has signed in before.
 func TestSlowdownDoublesItsWaits(t *testing.T) {
 	t.Parallel()
-	c := &clock{t: time.Unix(1_800_000_000, 0)}
-	s := auth.NewSlowdown(c.now)
-	for range 5 {
-		if wait := s.Begin("a@b.c", "1.2.3.4"); wait != 0 {
-			t.Fatalf("a free try waits %v", wait)
-		}
-	}
-	for i, seconds := range []int{0, 1, 2, 4, 8, 16} {
-		want := time.Duration(seconds) * time.Second
-		wait := s.Begin("A@b.c", "1.2.3.4")
-		if wait != want {
-			t.Fatalf("try %d waits %v, want %v", i+6, wait, want)
-		}
-		c.t = c.t.Add(wait)
-		if i > 0 {
-			if wait := s.Begin("a@b.c", "1.2.3.4"); wait != 0 {
-				t.Fatalf("after its wait, try %d waits %v more", i+6, wait)
+	for _, test := range []struct {
+		name    string
+		try     func(email, address string) auth.Try
+		longest time.Duration
+	}{{"stranger", stranger, 15 * time.Minute}, {"familiar", familiar, time.Minute}} {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			c := &clock{t: time.Unix(1_800_000_000, 0)}
+			s := auth.NewSlowdown(c.now)
+			for range 6 {
+				if wait := s.Begin(test.try("A@b.c", "1.2.3.4")); wait != 0 {
+					t.Fatalf("a free try waits %v", wait)
+				}
 			}
-		}
-	}
-	for range 20 {
-		wait := s.Begin("a@b.c", "1.2.3.4")
-		if wait > 15*time.Minute {
-			t.Fatalf("waits %v, more than 15 minutes", wait)
-		}
-		c.t = c.t.Add(wait)
-	}
-	c.t = c.t.Add(time.Hour)
-	for range 5 {
-		if wait := s.Begin("a@b.c", "1.2.3.4"); wait != 0 {
-			t.Fatalf("an hour later a try waits %v", wait)
-		}
+			want := time.Second
+			for range 20 {
+				wait := s.Begin(test.try("a@b.c", "1.2.3.4"))
+				if wait != want {
+					t.Fatalf("waits %v, want %v", wait, want)
+				}
+				c.t = c.t.Add(wait)
+				if wait := s.Begin(test.try("a@b.c", "1.2.3.4")); wait != 0 {
+					t.Fatalf("after its wait a try waits %v more", wait)
+				}
+				want = min(2*want, test.longest)
+			}
+			c.t = c.t.Add(time.Hour)
+			if wait := s.Begin(test.try("a@b.c", "1.2.3.4")); wait != 0 {
+				t.Fatalf("an hour later a try waits %v", wait)
+			}
+		})
 	}
 }
 
-// Signing in ends the slowing of the user, who is else held up by strangers for a
-// minute at most.
+// Strangers everywhere who guess one password are slowed together, and do not hold up
+// its owner at home; elsewhere the owner waits for a minute at most.
 func TestSlowdownSparesTheOwner(t *testing.T) {
 	t.Parallel()
 	c := &clock{t: time.Unix(1_800_000_000, 0)}
 	s := auth.NewSlowdown(c.now)
+	guesses := 0
 	for i := range 1000 {
-		s.Begin("a@b.c", fmt.Sprint("stranger", i))
+		if s.Begin(stranger("a@b.c", fmt.Sprint("stranger", i))) == 0 {
+			guesses++
+		}
 	}
-	wait := s.Begin("a@b.c", "home")
-	if wait == 0 || wait > time.Minute {
-		t.Errorf("the owner waits %v, want up to a minute", wait)
+	if guesses != 21 {
+		t.Errorf("strangers guessed %d times, want 21", guesses)
 	}
-	c.t = c.t.Add(wait)
-	if wait := s.Begin("a@b.c", "home"); wait != 0 {
-		t.Errorf("after the wait the owner waits %v", wait)
+	if wait := s.Begin(familiar("a@b.c", "home")); wait != 0 {
+		t.Errorf("at home the owner waits %v", wait)
 	}
-	s.Succeed("a@b.c", "home")
-	if wait := s.Begin("a@b.c", "home"); wait != 0 {
-		t.Errorf("after signing in the owner waits %v", wait)
+	s.Succeed(familiar("a@b.c", "home"))
+	if wait := s.Begin(stranger("a@b.c", "stranger")); wait == 0 {
+		t.Error("the owner's sign-in let strangers guess on")
+	}
+	for range 10 {
+		wait := s.Begin(stranger("a@b.c", "abroad"))
+		if wait > time.Minute {
+			t.Fatalf("abroad the owner waits %v, more than a minute", wait)
+		}
+		c.t = c.t.Add(wait)
+		if wait > 0 {
+			s.Begin(stranger("a@b.c", "another stranger"))
+			c.t = c.t.Add(time.Minute)
+		}
+		if wait := s.Begin(stranger("a@b.c", "abroad")); wait != 0 {
+			t.Fatalf("after the wait the owner waits %v", wait)
+		}
+		s.Succeed(stranger("a@b.c", "abroad"))
 	}
 }
 
-// One address that tries many users is slowed too; a success takes one failure
-// back and no more.
-func TestSlowdownOfAnAddress(t *testing.T) {
+// One network that tries many users is slowed, and who has signed in from it before is
+// not. An IPv6 network is as long as what one customer gets.
+func TestSlowdownOfANetwork(t *testing.T) {
 	t.Parallel()
 	c := &clock{t: time.Unix(1_800_000_000, 0)}
 	s := auth.NewSlowdown(c.now)
 	tries := 0
-	for s.Begin(fmt.Sprint("user", tries), "1.2.3.4") == 0 {
+	for s.Begin(stranger(fmt.Sprint("user", tries), fmt.Sprintf("2001:db8::%x", tries))) == 0 {
 		if tries++; tries > 100 {
-			t.Fatal("a hundred users were tried from one address")
+			t.Fatal("a hundred users were tried from one network")
 		}
 	}
 	if tries != 51 {
 		t.Errorf("slowed after %d tries, want 51", tries)
 	}
-	if wait := s.Begin("user1", "4.3.2.1"); wait != 0 {
-		t.Errorf("another address waits %v", wait)
+	if wait := s.Begin(familiar("user1", "2001:db8::ffff")); wait != 0 {
+		t.Errorf("a user who has signed in from the network waits %v", wait)
+	}
+	for _, address := range []string{"2001:db8:0:1::1", "4.3.2.1"} {
+		if wait := s.Begin(stranger("user1", address)); wait != 0 {
+			t.Errorf("another network, that of %s, waits %v", address, wait)
+		}
+	}
+}
+
+// A try that came to no answer, because the database was away, is no failure.
+func TestSlowdownTakesATryBack(t *testing.T) {
+	t.Parallel()
+	c := &clock{t: time.Unix(1_800_000_000, 0)}
+	s := auth.NewSlowdown(c.now)
+	for range 100 {
+		if wait := s.Begin(stranger("a@b.c", "1.2.3.4")); wait != 0 {
+			t.Fatalf("waits %v", wait)
+		}
+		s.Undo(stranger("a@b.c", "1.2.3.4"))
+	}
+}
+
+// Whether a network is familiar is asked only when it matters, and once a minute.
+func TestSlowdownAsksSeldom(t *testing.T) {
+	t.Parallel()
+	c := &clock{t: time.Unix(1_800_000_000, 0)}
+	s := auth.NewSlowdown(c.now)
+	asked := 0
+	try := auth.Try{Email: "a@b.c", Address: "1.2.3.4", Familiar: func() bool { asked++; return false }}
+	for range 6 {
+		s.Begin(try)
+	}
+	if asked != 0 {
+		t.Errorf("asked %d times before there was a wait", asked)
+	}
+	for range 100 {
+		s.Begin(try)
+	}
+	if asked != 1 {
+		t.Errorf("asked %d times, want 1", asked)
+	}
+}
+
+// A network is what tries are counted for.
+func TestNetwork(t *testing.T) {
+	t.Parallel()
+	for address, want := range map[string]string{
+		"192.0.2.1": "192.0.2.1", "::ffff:192.0.2.1": "192.0.2.1", "2001:db8:1:2:3:4:5:6": "2001:db8:1:2::/64",
+		"fe80::1%eth0": "fe80::/64", "": "", "x": "x",
+	} {
+		if got := auth.Network(address); got != want {
+			t.Errorf("Network(%q) = %q, want %q", address, got, want)
+		}
 	}
 }
