@@ -5,7 +5,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -78,12 +77,7 @@ func isVisible(text string) bool {
 
 // set tells the client.
 func (id requestID) set(w http.ResponseWriter) {
-	if id.own != "" {
-		front.SetHeader(w, "X-Request-Id", id.own)
-		return
-	}
-	var text [32]byte
-	front.SetHeader(w, "X-Request-Id", string(id.made.AppendText(text[:0], requestPrefix)))
+	w.Header()["X-Request-Id"] = []string{id.String()}
 }
 
 const requestPrefix schema.Prefix = "req"

@@ -23,9 +23,9 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/deploy/child"
-	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -76,11 +76,7 @@ func serveIngest() error {
 	if err != nil {
 		return err
 	}
-	l, s, err := benchHTTP(benchServer(cfg, client).Handler())
-	if err != nil {
-		return err
-	}
-	return front.New(s, FrontPaths()...).Serve(l)
+	return serveHTTP(benchServer(cfg, client).Handler())
 }
 
 // servePriced does all that a batch needs but write it to Kafka.
@@ -113,22 +109,14 @@ func benchServer(cfg Config, client *kgo.Client) *Server {
 	})
 }
 
+// serveHTTP prints its address and answers requests with h.
 func serveHTTP(h http.Handler) error {
-	l, s, err := benchHTTP(h)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return err
 	}
-	return s.Serve(l)
-}
-
-// benchHTTP returns a server, and where it is to listen, which it has told.
-func benchHTTP(h http.Handler) (net.Listener, *http.Server, error) {
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	if err != nil {
-		return nil, nil, err
-	}
 	fmt.Println(l.Addr())
-	return l, &http.Server{Handler: h, ReadHeaderTimeout: 5 * time.Second}, nil
+	return httpserver.New(h, httpserver.Config{}).Serve(l)
 }
 
 // serveBroker is a broker with its data on disk and as many partitions as the one
@@ -356,7 +344,7 @@ func BenchmarkAllocations(b *testing.B) {
 	if err != nil {
 		b.Fatal(err)
 	}
-	server := front.New(&http.Server{Handler: benchServer(DefaultConfig(), client).Handler(), ReadHeaderTimeout: 5 * time.Second}, FrontPaths()...)
+	server := httpserver.New(benchServer(DefaultConfig(), client).Handler(), httpserver.Config{})
 	done := make(chan error, 1)
 	go func() { done <- server.Serve(l) }()
 	defer func() {

@@ -6,23 +6,21 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
+
+	"github.com/outlayhq/outlay/schema/httpserver"
 )
 
 // hostileServer is a server with the settings of the real one, save that it loses
 // its patience sooner.
 func hostileServer(t *testing.T, f *fixture) string {
 	t.Helper()
-	s := httptest.NewUnstartedServer(f.ingest.Handler())
-	s.Config.ReadHeaderTimeout = 3 * time.Second
-	s.Config.ReadTimeout = 4 * time.Second
-	s.Config.WriteTimeout = time.Minute
-	s.Config.MaxHeaderBytes = 16 << 10
-	startServer(t, s)
+	s := startServer(t, f.ingest.Handler(), httpserver.Config{
+		IdleTimeout: 3 * time.Second, BodyTimeout: 4 * time.Second, WriteTimeout: time.Minute,
+	})
 	return s.Listener.Addr().String()
 }
 

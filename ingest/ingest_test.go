@@ -15,11 +15,11 @@ import (
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
 
-	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
 	"github.com/outlayhq/outlay/schema/wire"
@@ -85,13 +85,14 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
-	f.server = startServer(t, httptest.NewUnstartedServer(f.ingest.Handler()))
+	f.server = startServer(t, f.ingest.Handler(), httpserver.Config{})
 	return f
 }
 
-// startServer starts s with the front that the real one has.
-func startServer(t testing.TB, s *httptest.Server) *httptest.Server {
-	s.Listener = front.New(s.Config, FrontPaths()...).Listen(s.Listener)
+// startServer starts the server that the real one is.
+func startServer(t testing.TB, h http.Handler, c httpserver.Config) *httptest.Server {
+	s := httptest.NewUnstartedServer(nil)
+	s.Config = httpserver.New(h, c)
 	s.Start()
 	t.Cleanup(s.Close)
 	return s

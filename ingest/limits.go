@@ -7,7 +7,6 @@ import (
 
 	"github.com/gin-gonic/gin"
 
-	"github.com/outlayhq/outlay/ingest/front"
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -72,8 +71,9 @@ func rateLimited(s limit.Standing) error {
 
 // setRateHeaders spells the names as they are documented, which Header.Set would not do.
 func setRateHeaders(w http.ResponseWriter, s limit.Standing) {
-	var buf [20]byte
-	front.SetHeader(w, "X-RateLimit-Limit", string(strconv.AppendInt(buf[:0], s.Limit, 10)))
-	front.SetHeader(w, "X-RateLimit-Remaining", string(strconv.AppendInt(buf[:0], s.Remaining, 10)))
-	front.SetHeader(w, "X-RateLimit-Reset", string(strconv.AppendInt(buf[:0], s.Reset, 10)))
+	values := &[3]string{strconv.FormatInt(s.Limit, 10), strconv.FormatInt(s.Remaining, 10), strconv.FormatInt(s.Reset, 10)}
+	h := w.Header()
+	h["X-RateLimit-Limit"] = values[0:1:1]
+	h["X-RateLimit-Remaining"] = values[1:2:2]
+	h["X-RateLimit-Reset"] = values[2:3:3]
 }

@@ -86,12 +86,6 @@ func New(cfg Config, d Deps) *Server {
 	}
 }
 
-// FrontPaths are the paths of Handler, for package front: agents ask at each of them
-// all the time.
-func FrontPaths() []string {
-	return []string{"/v1/track", "/v1/events", "/v1/track/batch", "/v1/traces", "/v1/budgets/check"}
-}
-
 // Handler returns the routes, in the order of the OpenAPI document.
 func (s *Server) Handler() http.Handler {
 	gin.SetMode(gin.ReleaseMode)

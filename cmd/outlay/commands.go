@@ -145,7 +145,7 @@ func bothRun(run func(context.Context) error, other func(context.Context)) func(
 
 // runTier runs an HTTP tier on its own two listeners.
 func (p *process) runTier(ctx context.Context, f listenFlags, t *tier) error {
-	p.tiers, p.handler, p.frontPaths = []*tier{t}, t.handler, t.frontPaths
+	p.tiers, p.handler = []*tier{t}, t.handler
 	if err := p.bind(ctx, f); err != nil {
 		return err
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/outlayhq/outlay/schema/httpserver"
 )
 
 // process is one or more tiers that run together in this process.
@@ -25,8 +27,6 @@ type process struct {
 	// handler answers on public. writeTimeout bounds an answer of it.
 	handler      http.Handler
 	writeTimeout time.Duration
-	// frontPaths are those of the tier.
-	frontPaths []string
 	// shutdownDelay is how long the process goes on answering after it was told
 	// to stop, with /readyz failing, so that load balancers turn away first.
 	shutdownDelay time.Duration
@@ -47,7 +47,9 @@ func (p *process) run(ctx context.Context) error {
 	defer stopWork()
 
 	var ops errgroup.Group
-	ops.Go(func() error { return serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), opsWriteTimeout, nil) })
+	ops.Go(func() error {
+		return httpserver.Serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), httpserver.Config{WriteTimeout: opsWriteTimeout})
+	})
 
 	work, workFailed := errgroup.WithContext(workCtx)
 	for _, t := range p.tiers {
@@ -91,7 +93,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 		<-serveCtx.Done()
 		return nil
 	}
-	return serve(serveCtx, p.public, p.handler, p.writeTimeout, p.frontPaths)
+	return httpserver.Serve(serveCtx, p.public, p.handler, httpserver.Config{WriteTimeout: p.writeTimeout})
 }
 
 func (p *process) flush(ctx context.Context) error {

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"log/slog"
 	"net"
 	"net/http"
 	"net/http/pprof"
@@ -13,19 +12,6 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
-
-	"github.com/outlayhq/outlay/ingest/front"
-)
-
-// Timeouts of every listener. A client that sends or reads too slowly is cut off.
-const (
-	readHeaderTimeout = 5 * time.Second
-	readTimeout       = 15 * time.Second
-	// An idle connection is better closed by the client, who knows what it is about to
-	// send. Go's gives up after 90 s.
-	idleTimeout    = 2 * time.Minute
-	maxHeaderBytes = 16 << 10
-	drainTimeout   = 15 * time.Second
 )
 
 // bind takes an address, so that a port that is taken is an error before
@@ -37,37 +23,6 @@ func bind(ctx context.Context, flag, address string) (net.Listener, error) {
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil
-}
-
-// serve answers requests until ctx ends, then lets those in flight finish. Plain
-// requests to the frontPaths, if there are any, do not go through net/http.
-func serve(ctx context.Context, l net.Listener, h http.Handler, writeTimeout time.Duration, frontPaths []string) error {
-	server := front.New(&http.Server{
-		Handler:           h,
-		ReadHeaderTimeout: readHeaderTimeout,
-		ReadTimeout:       readTimeout,
-		WriteTimeout:      writeTimeout,
-		IdleTimeout:       idleTimeout,
-		MaxHeaderBytes:    maxHeaderBytes,
-		ErrorLog:          slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
-	}, frontPaths...)
-	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
-	select {
-	case err := <-failed:
-		return fmt.Errorf("serve %s: %w", l.Addr(), err)
-	case <-ctx.Done():
-	}
-	drainCtx, cancel := context.WithTimeout(context.WithoutCancel(ctx), drainTimeout)
-	defer cancel()
-	err := server.Shutdown(drainCtx)
-	if served := <-failed; !errors.Is(served, http.ErrServerClosed) {
-		err = errors.Join(err, served)
-	}
-	if err != nil {
-		return fmt.Errorf("drain %s: %w", l.Addr(), err)
-	}
-	return nil
 }
 
 // check is one dependency of a process for /readyz.

@@ -34,8 +34,10 @@ func TestSettingsThatAreNamedExist(t *testing.T) {
 	}
 	// Those of the tests and of the gateway are not the program's.
 	others := regexp.MustCompile(`^OUTLAY_(E2E|BENCH|LARGE)|^OUTLAY_(SEEDS|OTELCOL|TLS_CERTIFICATE)$`)
-	for _, path := range []string{"docker-compose.yml", "deploy/Dockerfile", "README.md",
-		"ingest/README.md", "processor/README.md", "query/README.md", "schema/README.md", "deploy/README.md", "deploy/BENCHMARKS.md"} {
+	for _, path := range []string{
+		"docker-compose.yml", "deploy/Dockerfile", "README.md",
+		"ingest/README.md", "processor/README.md", "query/README.md", "schema/README.md", "deploy/README.md", "deploy/BENCHMARKS.md",
+	} {
 		text, err := os.ReadFile("../../" + path)
 		if err != nil {
 			t.Fatal(err)

@@ -48,9 +48,7 @@ const (
 type tier struct {
 	name    string
 	handler http.Handler // nil for the processor
-	// frontPaths are those that the front of package front is for.
-	frontPaths []string
-	ready      func(context.Context) error
+	ready   func(context.Context) error
 	// run is the work besides answering requests; it ends with its context.
 	run func(context.Context) error
 	// flush comes after the last request was answered and run has ended.
@@ -76,7 +74,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
-		name: "ingest", handler: server.Handler(), frontPaths: ingest.FrontPaths(),
+		name: "ingest", handler: server.Handler(),
 		ready: func(ctx context.Context) error { return errors.Join(books.Ready(), server.Ready(ctx)) },
 		run: func(ctx context.Context) error {
 			var wg sync.WaitGroup

@@ -164,7 +164,8 @@ const askTimeout = 2 * time.Second
 
 // ask looks for a key that was made so recently that memory does not have it.
 func (d *Directory) ask(ctx context.Context, h Hash) (Credential, bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, askTimeout)
+	// A client that hangs up must not cost a connection to the database.
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
 	select {
 	case d.lookups <- struct{}{}:
