@@ -16,6 +16,7 @@ type jobReply struct {
 	Attempt    int             `json:"attempt"`
 	Done       int64           `json:"done"`
 	Total      *int64          `json:"total"`
+	WaitingFor *string         `json:"waiting_for"`
 	Args       json.RawMessage `json:"args"`
 	Error      *string         `json:"error"`
 	Result     json.RawMessage `json:"result"`
@@ -27,7 +28,7 @@ type jobReply struct {
 
 func newJobReply(j *job.Job) jobReply {
 	reply := jobReply{
-		ID: j.ID.Text(job.Prefix), Kind: j.Kind, State: j.State, Attempt: j.Attempt, Done: j.Done, Total: j.Total,
+		ID: j.ID.Text(job.Prefix), Kind: j.Kind, State: j.State, Attempt: j.Attempt, Done: j.Done, Total: j.Total, WaitingFor: j.WaitingFor,
 		Args: j.Args, Error: j.Error, Result: j.Result,
 		CreatedAt: usage.Time{Time: j.CreatedAt.UTC()}, StartedAt: timeOf(j.StartedAt), FinishedAt: timeOf(j.FinishedAt),
 	}

@@ -19,21 +19,25 @@ import (
 
 // reportReply is a report as those who asked for it see it.
 type reportReply struct {
-	ID         string          `json:"id"`
-	Status     report.Status   `json:"status"`
-	Title      string          `json:"title"`
-	From       usage.Time      `json:"from"`
-	To         usage.Time      `json:"to"`
-	Timezone   string          `json:"timezone"`
-	Agents     []string        `json:"agents"`
-	GroupBy    report.GroupBy  `json:"group_by"`
-	CreatedAt  usage.Time      `json:"created_at"`
-	ReadyAt    usage.Time      `json:"ready_at"`
-	SizeBytes  *int64          `json:"size_bytes"`
-	Error      *string         `json:"error"`
-	JobID      string          `json:"job_id"`
-	ScheduleID *string         `json:"schedule_id"`
-	Deliveries []deliveryReply `json:"deliveries"`
+	ID        string         `json:"id"`
+	Status    report.Status  `json:"status"`
+	Title     string         `json:"title"`
+	From      usage.Time     `json:"from"`
+	To        usage.Time     `json:"to"`
+	Timezone  string         `json:"timezone"`
+	Agents    []string       `json:"agents"`
+	GroupBy   report.GroupBy `json:"group_by"`
+	CreatedAt usage.Time     `json:"created_at"`
+	ReadyAt   usage.Time     `json:"ready_at"`
+	SizeBytes *int64         `json:"size_bytes"`
+	// Complete and CompleteUntil are of the figures; both are null until the report is ready.
+	Complete      *bool           `json:"complete"`
+	CompleteUntil usage.Time      `json:"complete_until"`
+	WaitingFor    *string         `json:"waiting_for"`
+	Error         *string         `json:"error"`
+	JobID         string          `json:"job_id"`
+	ScheduleID    *string         `json:"schedule_id"`
+	Deliveries    []deliveryReply `json:"deliveries"`
 }
 
 // deliveryReply is a report on its way to an address.
@@ -49,7 +53,7 @@ func newReportReply(r *report.Report, deliveries []report.Delivery) reportReply 
 	reply := reportReply{
 		ID: r.ID.Text(report.Prefix), Status: r.Status, Title: r.Title, From: usage.Time{Time: r.From}, To: usage.Time{Time: r.To},
 		Timezone: r.Timezone, Agents: r.Agents, GroupBy: r.GroupBy, CreatedAt: usage.Time{Time: r.CreatedAt}, ReadyAt: timeOf(r.ReadyAt),
-		Error: r.Error, JobID: r.JobID.Text(job.Prefix), Deliveries: []deliveryReply{},
+		Complete: r.Complete, CompleteUntil: timeOf(r.CompleteUntil), WaitingFor: r.WaitingFor, Error: r.Error, JobID: r.JobID.Text(job.Prefix), Deliveries: []deliveryReply{},
 	}
 	if r.Status == report.Ready {
 		reply.SizeBytes = &r.SizeBytes

@@ -56,8 +56,19 @@ func WriteCSV(s *Statement) []byte {
 func (s *Statement) describe() string {
 	return strings.Join([]string{
 		s.Title, s.AccountName, s.AccountID, s.ReportID, "from " + s.From.Format(time.RFC3339), "to " + s.To.Format(time.RFC3339),
-		s.Timezone, "generated " + s.GeneratedAt.Format(time.RFC3339Nano),
+		s.Timezone, "generated " + s.GeneratedAt.Format(time.RFC3339Nano), s.completeness(),
 	}, "; ")
+}
+
+// completeness states whether everything that was accepted is in the figures.
+func (s *Statement) completeness() string {
+	switch {
+	case s.Complete:
+		return "complete"
+	case s.CompleteUntil.IsZero():
+		return "incomplete"
+	}
+	return "incomplete, complete until " + s.CompleteUntil.Format(time.RFC3339Nano) + " only"
 }
 
 // codeOf is the code that stands for a name in the PDF, empty where the name itself does.

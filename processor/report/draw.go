@@ -72,6 +72,12 @@ func (d *drawing) front() {
 	d.text(margin, d.y, width, left, "Account: "+label(d.s.AccountName)+"  ·  "+d.s.AccountID)
 	d.y += 4.5
 	d.text(margin, d.y, width, left, "Generated at "+stamp(d.s.GeneratedAt, d.loc))
+	if !d.s.Complete {
+		d.y += 5.5
+		d.font(bold, 9, amber)
+		d.text(margin, d.y, width, left, d.s.incomplete(d.loc))
+		d.font(regular, 8.5, grey)
+	}
 	if len(d.s.Agents) > 0 {
 		d.y += 4.5
 		names := make([]string, len(d.s.Agents))

@@ -107,7 +107,7 @@ func hostile() []string {
 func hostileStatement(names []string) *Statement {
 	s := &Statement{
 		Request:   report.Request{Title: names[0], From: november, To: november.AddDate(0, 0, 2), Timezone: "UTC", Agents: names, GroupBy: report.ByAgent},
-		AccountID: "acc_x", AccountName: names[len(names)-1], ReportID: "rpt_x", GeneratedAt: november,
+		AccountID: "acc_x", AccountName: names[len(names)-1], ReportID: "rpt_x", GeneratedAt: november, Complete: true,
 		Days: []Day{{Start: november}, {Start: november.AddDate(0, 0, 1)}},
 	}
 	for i, name := range names {

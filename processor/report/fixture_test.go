@@ -31,6 +31,8 @@ func newLedger(t testing.TB, pool *pgxpool.Pool, name string) *ledger {
 	t.Helper()
 	l := &ledger{t, pool, schema.NewID(time.Now())}
 	l.exec(`INSERT INTO accounts (id, name) VALUES ($1, $2)`, l.account, name)
+	// Everything that was accepted is stored.
+	l.exec(`INSERT INTO kafka_offsets (topic, partition, next_offset, complete_until) VALUES ('t', 0, 0, '2100-01-01') ON CONFLICT DO NOTHING`)
 	return l
 }
 
@@ -145,7 +147,7 @@ var november = time.Date(2025, 11, 1, 0, 0, 0, 0, time.UTC)
 
 func (l *ledger) read(r *report.Report) *Statement {
 	l.t.Helper()
-	s, err := Read(l.t.Context(), l.pool, r)
+	s, err := Read(l.t.Context(), l.pool, r, r.CreatedAt)
 	if err != nil {
 		l.t.Fatal(err)
 	}

@@ -27,16 +27,26 @@ type Deps struct {
 	// MailWait is how long to wait before the try at sending that follows try number attempt. Defaults to a minute, doubling
 	// up to three hours, which with mailTries covers a day.
 	MailWait func(attempt int) time.Duration
+	// CompleteWithin is the longest that a job waits for its figures to be complete. Defaults to a minute.
+	CompleteWithin time.Duration
 }
 
 // Maker makes reports as jobs, and has those made that schedules are due for.
-type Maker struct{ Deps }
+type Maker struct {
+	Deps
+	// drawing has a place for each report that may be drawn at a time, which bounds the memory.
+	drawing chan struct{}
+}
 
 const (
-	// makeWorkers is how many reports a processor makes at a time.
-	makeWorkers = 2
-	// makeTimeout bounds one try.
+	// makeWorkers is how many reports a processor makes at a time, those included that wait for their figures.
+	makeWorkers = 16
+	// drawWorkers is how many it draws at a time.
+	drawWorkers = 2
+	// makeTimeout bounds reading, drawing and keeping one report.
 	makeTimeout = 2 * time.Minute
+	// mailWorkers is how many letters with reports a processor sends at a time.
+	mailWorkers = 2
 	// dueInterval is how often schedules are looked at.
 	dueInterval = 30 * time.Second
 )
@@ -46,10 +56,13 @@ func Register(d Deps) {
 	if d.MailWait == nil {
 		d.MailWait = mailWait
 	}
-	m := &Maker{d}
-	work.Track(d.Work, work.Options{Workers: makeWorkers, Timeout: makeTimeout}, m.makeReport)
+	if d.CompleteWithin == 0 {
+		d.CompleteWithin = completeWithin
+	}
+	m := &Maker{Deps: d, drawing: make(chan struct{}, drawWorkers)}
+	work.Track(d.Work, work.Options{Workers: makeWorkers, Timeout: -1}, m.makeReport)
 	work.Handle(d.Work, work.Options{Timeout: time.Minute}, m.makeDue)
-	work.Handle(d.Work, work.Options{Workers: makeWorkers, Timeout: mailTimeout, Wait: d.MailWait}, m.send)
+	work.Handle(d.Work, work.Options{Workers: mailWorkers, Timeout: mailTimeout, Wait: d.MailWait}, m.send)
 	d.Work.Every(dueInterval, dueArgs{})
 }
 
@@ -77,31 +90,66 @@ func (m *Maker) makeReport(ctx context.Context, t *work.Tracked[report.Args]) (a
 	if r.ReadyAt != nil {
 		return made{ReportID: t.Args.ReportID}, nil // A try before this one has kept it.
 	}
-	statement, err := Read(ctx, m.Pool, &r)
-	if err != nil {
+	if err := t.Progress(ctx, 0, steps); err != nil {
 		return nil, err
 	}
+	asOf := m.Now()
+	if r.CreatedAt.After(asOf) {
+		asOf = r.CreatedAt // The clock of who asked is ahead.
+	}
+	for deadline := m.Now().Add(m.CompleteWithin); ; {
+		if err := m.await(ctx, t, &r, asOf, deadline); err != nil {
+			return nil, err
+		}
+		done, err := m.drawAndKeep(ctx, t, &r, asOf, deadline)
+		if err != nil {
+			return nil, err
+		}
+		if done {
+			return made{ReportID: t.Args.ReportID}, nil
+		}
+	}
+}
+
+// drawAndKeep makes a report of the figures that there are. It reports false, and has done nothing, when they have stopped being
+// complete and the deadline has not passed.
+func (m *Maker) drawAndKeep(ctx context.Context, t *work.Tracked[report.Args], r *report.Report, asOf, deadline time.Time) (bool, error) {
+	select {
+	case <-ctx.Done():
+		return false, ctx.Err()
+	case m.drawing <- struct{}{}:
+		defer func() { <-m.drawing }()
+	}
+	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
+	defer cancel()
+	statement, err := Read(ctx, m.Pool, r, asOf)
+	if err != nil {
+		return false, err
+	}
+	if !statement.Complete && m.Now().Before(deadline) {
+		return false, nil
+	}
 	if err := t.Progress(ctx, 1, steps); err != nil {
-		return nil, err
+		return false, err
 	}
 	pdf, err := Draw(statement)
 	if err != nil {
-		return nil, err
+		return false, err
 	}
 	files := map[report.Format][]byte{report.PDF: pdf, report.CSV: WriteCSV(statement)}
 	if err := t.Progress(ctx, 2, steps); err != nil {
-		return nil, err
+		return false, err
 	}
-	err = pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error {
-		if err := m.keep(ctx, tx, t, &r, files); err != nil {
+	r.Complete, r.CompleteUntil = &statement.Complete, nil
+	if !statement.CompleteUntil.IsZero() {
+		r.CompleteUntil = &statement.CompleteUntil
+	}
+	return true, pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error {
+		if err := m.keep(ctx, tx, t, r, files); err != nil {
 			return err
 		}
-		return alert.NewStore(tx).TellAccount(ctx, r.AccountID, readyMessage(&r, statement, len(pdf), m.Now()))
+		return alert.NewStore(tx).TellAccount(ctx, r.AccountID, readyMessage(r, statement, len(pdf), m.Now()))
 	})
-	if err != nil {
-		return nil, err
-	}
-	return made{ReportID: t.Args.ReportID}, nil
 }
 
 // keep keeps the documents and adds the jobs that send them, all of it or nothing.

@@ -19,12 +19,21 @@ import (
 // runMaker makes reports until the test ends.
 func runMaker(t *testing.T, pool *pgxpool.Pool, cfg mail.Config) {
 	t.Helper()
+	runMakerWithin(t, pool, cfg, 0)
+}
+
+// runMakerWithin is runMaker with a limit to how long figures are waited for; 0 is the default.
+func runMakerWithin(t *testing.T, pool *pgxpool.Pool, cfg mail.Config, within time.Duration) {
+	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
 	runner, err := work.New(work.Deps{Pool: pool, Metrics: prometheus.NewRegistry(), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	Register(Deps{Pool: pool, Mail: mail.New(cfg), Work: runner, Log: log, Now: time.Now, MailWait: func(int) time.Duration { return 200 * time.Millisecond }})
+	Register(Deps{
+		Pool: pool, Mail: mail.New(cfg), Work: runner, Log: log, Now: time.Now, CompleteWithin: within,
+		MailWait: func(int) time.Duration { return 200 * time.Millisecond },
+	})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Run(ctx) }()

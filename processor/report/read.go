@@ -23,17 +23,22 @@ type reader struct {
 	agents   []string
 	from, to time.Time
 	before   time.Time // The period before begins here and is as long.
+	asOf     time.Time
 }
 
-// Read reads the statement of a report. Every sum is of the same snapshot.
-func Read(ctx context.Context, pool *pgxpool.Pool, r *report.Report) (*Statement, error) {
+// before returns when the period before a report's begins.
+func before(r *report.Report) time.Time { return r.From.Add(-r.To.Sub(r.From)) }
+
+// Read reads the statement of a report. Every sum is of the same snapshot, and so is whether everything that was accepted before
+// asOf is in them.
+func Read(ctx context.Context, pool *pgxpool.Pool, r *report.Report, asOf time.Time) (*Statement, error) {
 	s := &Statement{
 		Request: r.Request, AccountID: r.AccountID.Text(schema.AccountPrefix), ReportID: r.ID.Text(report.Prefix),
 		GeneratedAt: r.CreatedAt.UTC(),
 	}
 	options := pgx.TxOptions{IsoLevel: pgx.RepeatableRead, AccessMode: pgx.ReadOnly}
 	err := pgx.BeginTxFunc(ctx, pool, options, func(tx pgx.Tx) error {
-		rd := &reader{tx: tx, account: r.AccountID, from: r.From, to: r.To, before: r.From.Add(-r.To.Sub(r.From))}
+		rd := &reader{tx: tx, account: r.AccountID, from: r.From, to: r.To, before: before(r), asOf: asOf}
 		if len(r.Agents) > 0 {
 			rd.agents = r.Agents
 		}
@@ -51,9 +56,11 @@ func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 	if err := rd.tx.QueryRow(ctx, selectAccount, rd.account).Scan(&s.AccountName); err != nil {
 		return fmt.Errorf("account: %w", err)
 	}
-	if s.CompleteUntil, err = rd.completeUntil(ctx); err != nil {
+	c, err := readCompleteness(ctx, rd.tx, rd.before, rd.to)
+	if err != nil {
 		return err
 	}
+	s.Complete, s.CompleteUntil = c.covers(rd.asOf), c.until()
 	if s.ByAgent, err = rd.lines(ctx, selectByAgent, selectRefusedByAgent); err != nil {
 		return fmt.Errorf("by agent: %w", err)
 	}
@@ -75,23 +82,6 @@ func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 	}
 	s.Prices, s.PricesUnknown, err = rd.prices(ctx, s.Totals.Events)
 	return err
-}
-
-// A quarter hour that got a late event is held back until it was computed again.
-const selectCompleteUntil = `
-SELECT CASE WHEN done.until > '-infinity' THEN least(done.until, late.since) END
-FROM (SELECT min(complete_until) AS until FROM kafka_offsets) AS done,
-	(SELECT min(bucket) AS since FROM late_buckets WHERE bucket >= $1 AND bucket < $2) AS late`
-
-func (rd *reader) completeUntil(ctx context.Context) (time.Time, error) {
-	var until *time.Time
-	if err := rd.tx.QueryRow(ctx, selectCompleteUntil, rd.from, rd.to).Scan(&until); err != nil {
-		return time.Time{}, fmt.Errorf("complete until: %w", err)
-	}
-	if until == nil {
-		return time.Time{}, nil
-	}
-	return until.UTC(), nil
 }
 
 // lines reads what each agent or each model did, and what it had cost in the period before.

@@ -167,13 +167,9 @@ func rates(rates []Rate) string {
 // notes says how to read the figures.
 func (d *drawing) notes() {
 	d.heading("Notes", 20)
-	complete := "It is not known up to when everything that was accepted is in the figures."
-	switch until := d.s.CompleteUntil; {
-	case until.IsZero():
-	case until.Before(d.s.To):
-		complete = "Everything that was accepted up to " + stamp(until, d.loc) + " is in the figures; later events of the period may be missing."
-	default:
-		complete = "Everything that was accepted in the period is in the figures."
+	complete := "Everything that was accepted until the report was generated is in the figures."
+	if !d.s.Complete {
+		complete = d.s.incomplete(d.loc) + " Events may be missing; ask for the report again later."
 	}
 	for _, note := range []string{
 		complete,

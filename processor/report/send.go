@@ -100,9 +100,13 @@ func (m *Maker) letter(ctx context.Context, r *report.Report, d *report.Delivery
 	}
 	id := r.ID.Text(report.Prefix)
 	title := label(r.Title)
+	note := ""
+	if r.Complete != nil && !*r.Complete {
+		note = "The figures are not complete; page 1 states until when they are.\n"
+	}
 	return &mail.Letter{
 		// One for each address: two recipients may share a mailbox.
 		ID: id + "." + code(d.Address)[1:], To: d.Address, Subject: title + ", " + r.Period(),
-		Text: fmt.Sprintf("%s\n\n%s\n\nThe report is attached as PDF, and its figures as CSV.\nReport %s\n", title, r.Period(), id), Files: files,
+		Text: fmt.Sprintf("%s\n\n%s\n\nThe report is attached as PDF, and its figures as CSV.\n%sReport %s\n", title, r.Period(), note, id), Files: files,
 	}, nil
 }

@@ -15,7 +15,10 @@ type Statement struct {
 	ReportID string
 	// GeneratedAt is when the report was asked for.
 	GeneratedAt time.Time
-	// CompleteUntil is the time up to which everything that was accepted is in the figures; zero when that is not known.
+	// Complete reports whether everything that was accepted before the report was begun is in the figures.
+	Complete bool
+	// CompleteUntil is the time up to which everything that was accepted is in the figures; zero when that is not known. A
+	// document shows it only where Complete is false.
 	CompleteUntil time.Time
 
 	Totals, Previous Figures
@@ -91,6 +94,14 @@ type Rate struct {
 	// USDPerMillion is the number as it stands in the event.
 	USDPerMillion string `json:"rate_usd_per_mtok"`
 	Tier          string `json:"tier"`
+}
+
+// incomplete states up to when the figures are complete.
+func (s *Statement) incomplete(loc *time.Location) string {
+	if s.CompleteUntil.IsZero() {
+		return "Figures may be incomplete: it is not known up to when."
+	}
+	return "Figures are complete until " + stamp(s.CompleteUntil, loc) + " only."
 }
 
 // Location is the zone that days are counted in.

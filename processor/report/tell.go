@@ -19,6 +19,9 @@ type readyData struct {
 	Agents     []string       `json:"agents"`
 	GroupBy    report.GroupBy `json:"group_by"`
 	CreatedAt  time.Time      `json:"created_at"`
+	// Complete and CompleteUntil are of the figures.
+	Complete      bool       `json:"complete"`
+	CompleteUntil *time.Time `json:"complete_until"`
 	// SizeBytes is that of the PDF.
 	SizeBytes int         `json:"size_bytes"`
 	Events    int64       `json:"events"`
@@ -32,9 +35,12 @@ type readyData struct {
 func readyMessage(r *report.Report, s *Statement, sizeBytes int, now time.Time) *alert.Message {
 	id := r.ID.Text(report.Prefix)
 	summary := r.Title + ", " + r.Period() + ": " + s.Totals.Cost.dollars() + " spent on " + events(s.Totals.Events) + "."
+	if !s.Complete {
+		summary += " " + s.incomplete(s.Location())
+	}
 	data := readyData{
 		ReportID: id, Title: r.Title, From: r.From.UTC(), To: r.To.UTC(), Timezone: r.Timezone, Agents: r.Agents, GroupBy: r.GroupBy,
-		CreatedAt: r.CreatedAt.UTC(), SizeBytes: sizeBytes, Events: s.Totals.Events, CostUSD: json.Number(s.Totals.Cost.exact()),
+		CreatedAt: r.CreatedAt.UTC(), Complete: s.Complete, CompleteUntil: r.CompleteUntil, SizeBytes: sizeBytes, Events: s.Totals.Events, CostUSD: json.Number(s.Totals.Cost.exact()),
 		Download: "/v1/reports/" + id + "/download", Summary: summary,
 	}
 	if r.ScheduleID != nil {

@@ -37,13 +37,15 @@ type hook struct {
 type told struct {
 	Type string `json:"type"`
 	Data struct {
-		ReportID   string      `json:"report_id"`
-		ScheduleID *string     `json:"schedule_id"`
-		Title      string      `json:"title"`
-		SizeBytes  int64       `json:"size_bytes"`
-		CostUSD    json.Number `json:"cost_usd"`
-		Download   string      `json:"download"`
-		Summary    string      `json:"summary"`
+		ReportID      string      `json:"report_id"`
+		ScheduleID    *string     `json:"schedule_id"`
+		Title         string      `json:"title"`
+		SizeBytes     int64       `json:"size_bytes"`
+		Complete      bool        `json:"complete"`
+		CompleteUntil *time.Time  `json:"complete_until"`
+		CostUSD       json.Number `json:"cost_usd"`
+		Download      string      `json:"download"`
+		Summary       string      `json:"summary"`
 	} `json:"data"`
 }
 

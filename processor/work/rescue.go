@@ -32,7 +32,7 @@ WITH lost AS (
 	FROM lost WHERE j.id = lost.id
 	RETURNING (j.args->>'job_id')::uuid AS job_id, spent
 ), told AS (
-	UPDATE jobs SET state = CASE WHEN spent THEN 'failed' ELSE 'queued' END,
+	UPDATE jobs SET state = CASE WHEN spent THEN 'failed' ELSE 'queued' END, waiting_for = NULL,
 		error = CASE WHEN spent THEN $2 ELSE error END, finished_at = CASE WHEN spent THEN now() END
 	FROM moved WHERE jobs.job_id = moved.job_id AND finished_at IS NULL
 )

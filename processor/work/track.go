@@ -29,6 +29,11 @@ func (t *Tracked[T]) Progress(ctx context.Context, done, total int64) error {
 	return job.NewStore(t.runner.pool).Progress(ctx, t.try, done, total)
 }
 
+// Waiting notes what the try waits for, for people, until its next progress or its end. It returns job.ErrLost as Progress does.
+func (t *Tracked[T]) Waiting(ctx context.Context, what string) error {
+	return job.NewStore(t.runner.pool).Waiting(ctx, t.try, what)
+}
+
 // Try is the number of the try, for statements that fence by themselves what they write: it is written only while the job is
 // running with this number.
 func (t *Tracked[T]) Try() int { return t.try.Attempt }

@@ -41,6 +41,8 @@ type Job struct {
 	// Done of Total are done, in units of the kind's own. Total is nil while it is not known.
 	Done  int64
 	Total *int64
+	// WaitingFor is what the running try waits for, for people; nil when it does not wait.
+	WaitingFor *string
 	// Error is why the last try did not succeed, for people; nil when it did or there was none.
 	Error *string
 	// Result is what the job found, nil before its end and for kinds that answer nothing.

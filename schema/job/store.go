@@ -52,7 +52,7 @@ func (s *Store) Add(ctx context.Context, n New) (schema.ID, error) {
 }
 
 const selectJob = `
-SELECT job_id AS id, account_id, kind, args, state, attempt, done, total, error, result, created_by, created_at, started_at, finished_at
+SELECT job_id AS id, account_id, kind, args, state, attempt, done, total, waiting_for, error, result, created_by, created_at, started_at, finished_at
 FROM jobs
 WHERE account_id = $1`
 

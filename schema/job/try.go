@@ -21,7 +21,7 @@ type Try struct {
 }
 
 const startTry = `
-UPDATE jobs SET state = 'running', attempt = attempt + 1, started_at = coalesce(started_at, now())
+UPDATE jobs SET state = 'running', attempt = attempt + 1, waiting_for = NULL, started_at = coalesce(started_at, now())
 WHERE job_id = $1 AND finished_at IS NULL
 RETURNING job_id AS id, account_id, kind, args, attempt`
 
@@ -47,15 +47,23 @@ func (s *Store) Fence(ctx context.Context, t *Try) error {
 }
 
 const noteProgress = `
-UPDATE jobs SET done = $3, total = $4 WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
+UPDATE jobs SET done = $3, total = $4, waiting_for = NULL WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
 
 // Progress notes how far a try is. It returns ErrLost.
 func (s *Store) Progress(ctx context.Context, t *Try, done, total int64) error {
 	return s.change(ctx, "note progress", noteProgress, t.ID, t.Attempt, done, total)
 }
 
+const noteWait = `
+UPDATE jobs SET waiting_for = $3 WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
+
+// Waiting notes what a try waits for, for people, until its next progress or its end. It returns ErrLost.
+func (s *Store) Waiting(ctx context.Context, t *Try, what string) error {
+	return s.change(ctx, "note what is waited for", noteWait, t.ID, t.Attempt, what)
+}
+
 const finishTry = `
-UPDATE jobs SET state = 'done', result = $3, error = NULL, done = coalesce(total, done), finished_at = now()
+UPDATE jobs SET state = 'done', result = $3, waiting_for = NULL, error = NULL, done = coalesce(total, done), finished_at = now()
 WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
 
 // Finish ends a job that is done. result is kept as JSON; nil keeps none. It returns ErrLost.
@@ -71,7 +79,7 @@ func (s *Store) Finish(ctx context.Context, t *Try, result any) error {
 }
 
 const requeueTry = `
-UPDATE jobs SET state = 'queued', error = coalesce(nullif($3, ''), error) WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
+UPDATE jobs SET state = 'queued', waiting_for = NULL, error = coalesce(nullif($3, ''), error) WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
 
 // Requeue ends a try that is to be followed by another. reason is for people; empty when nothing went wrong. It returns ErrLost.
 func (s *Store) Requeue(ctx context.Context, t *Try, reason string) error {
@@ -79,7 +87,7 @@ func (s *Store) Requeue(ctx context.Context, t *Try, reason string) error {
 }
 
 const failTry = `
-UPDATE jobs SET state = 'failed', error = $3, finished_at = now() WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
+UPDATE jobs SET state = 'failed', waiting_for = NULL, error = $3, finished_at = now() WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
 
 // Fail ends a job for good. reason is for people. It returns ErrLost.
 func (s *Store) Fail(ctx context.Context, t *Try, reason string) error {

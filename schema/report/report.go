@@ -164,6 +164,13 @@ type Report struct {
 	// SizeBytes is the size of the PDF; 0 until it is ready.
 	SizeBytes int64
 	ReadyAt   *time.Time
+	// Complete reports whether everything that was accepted before the report was made is in its figures; nil until it is ready.
+	Complete *bool
+	// CompleteUntil is the time up to which everything that was accepted is in the figures; nil until the report is ready, and
+	// when that was not known.
+	CompleteUntil *time.Time
+	// WaitingFor is what the job waits for, for people; nil when it does not wait.
+	WaitingFor *string
 }
 
 var (

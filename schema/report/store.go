@@ -33,13 +33,13 @@ const lockAccount = `SELECT pg_advisory_xact_lock(1919905124, hashtext($1::uuid:
 
 const countUnfinished = `SELECT count(*) FROM jobs WHERE account_id = $1 AND kind = $2 AND finished_at IS NULL`
 
-// Ask adds a report that a user asks for, in the caller's transaction. When the same one is already on its way, that one is
-// returned. It returns ErrTooMany when MaxUnfinished are.
+// Ask adds a report that a user asks for, in the caller's transaction. When the same one is asked for and not begun, that one is
+// returned; one that is begun may lack what was accepted since. It returns ErrTooMany when MaxUnfinished are unfinished.
 func (s *Store) Ask(ctx context.Context, n New) (Report, error) {
 	if _, err := s.db.Exec(ctx, lockAccount, n.AccountID); err != nil {
 		return Report{}, fmt.Errorf("lock the account's reports: %w", err)
 	}
-	same, err := s.unfinishedLike(ctx, &n)
+	same, err := s.queuedLike(ctx, &n)
 	if err == nil || !errors.Is(err, ErrNotFound) {
 		return same, err
 	}
@@ -83,7 +83,7 @@ func (s *Store) Add(ctx context.Context, n New) (schema.ID, error) {
 // A job that is gone, or has ended without a document, has failed.
 const selectReport = `
 SELECT r.report_id AS id, r.account_id, r.job_id, r.schedule_id, r.title, r.from_time AS "from", r.to_time AS "to", r.timezone,
-	r.agents, r.group_by, r.created_by, r.created_at, r.ready_at,
+	r.agents, r.group_by, r.created_by, r.created_at, r.ready_at, r.complete, r.complete_until, j.waiting_for,
 	CASE WHEN r.ready_at IS NOT NULL THEN 'ready' WHEN j.state IN ('queued', 'running') THEN j.state ELSE 'failed' END AS status,
 	CASE WHEN r.ready_at IS NULL THEN j.error END AS error, coalesce(octet_length(f.content), 0)::bigint AS size_bytes
 FROM reports r
@@ -91,8 +91,8 @@ LEFT JOIN jobs j ON j.account_id = r.account_id AND j.job_id = r.job_id
 LEFT JOIN report_files f ON f.account_id = r.account_id AND f.report_id = r.report_id AND f.format = 'pdf'
 WHERE r.account_id = $1`
 
-func (s *Store) unfinishedLike(ctx context.Context, n *New) (Report, error) {
-	return s.one(ctx, selectReport+` AND r.ready_at IS NULL AND j.finished_at IS NULL AND r.title = $2 AND r.from_time = $3
+func (s *Store) queuedLike(ctx context.Context, n *New) (Report, error) {
+	return s.one(ctx, selectReport+` AND r.ready_at IS NULL AND j.state = 'queued' AND r.title = $2 AND r.from_time = $3
 		AND r.to_time = $4 AND r.timezone = $5 AND r.agents = $6 AND r.group_by = $7
 		ORDER BY r.report_id LIMIT 1`, n.AccountID, n.Title, n.From, n.To, n.Timezone, n.Agents, n.GroupBy)
 }
@@ -143,16 +143,16 @@ func (s *Store) File(ctx context.Context, accountID, id schema.ID, f Format) ([]
 const insertFile = `
 INSERT INTO report_files (report_id, account_id, format, content, sha256) VALUES ($1, $2, $3, $4, sha256($4))`
 
-const setReady = `UPDATE reports SET ready_at = now() WHERE report_id = $1`
+const setReady = `UPDATE reports SET ready_at = now(), complete = $2, complete_until = $3 WHERE report_id = $1`
 
-// Keep keeps the documents of a report, which is ready then. The caller holds the job.
+// Keep keeps the documents of a report, which is ready then, and whether its figures are complete. The caller holds the job.
 func (s *Store) Keep(ctx context.Context, r *Report, files map[Format][]byte) error {
 	for format, content := range files {
 		if _, err := s.db.Exec(ctx, insertFile, r.ID, r.AccountID, format, content); err != nil {
 			return fmt.Errorf("keep report as %s: %w", format, err)
 		}
 	}
-	if _, err := s.db.Exec(ctx, setReady, r.ID); err != nil {
+	if _, err := s.db.Exec(ctx, setReady, r.ID, r.Complete, r.CompleteUntil); err != nil {
 		return fmt.Errorf("mark report as ready: %w", err)
 	}
 	return nil
