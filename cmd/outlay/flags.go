@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/plain"
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
+	"github.com/outlayhq/outlay/schema/cors"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -47,6 +48,7 @@ func readSecret(path string) (string, error) {
 type listenFlags struct {
 	Listen string `default:"127.0.0.1:8080" help:"Address of the public listener."`
 	opsFlags
+	CORS cors.Config `embed:""`
 }
 
 type opsFlags struct {

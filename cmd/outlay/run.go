@@ -13,6 +13,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"golang.org/x/sync/errgroup"
 
+	"github.com/outlayhq/outlay/schema/cors"
 	"github.com/outlayhq/outlay/schema/httpserver"
 )
 
@@ -24,8 +25,10 @@ type process struct {
 
 	ops    net.Listener
 	public net.Listener // nil for the processor
-	// handler answers on public. writeTimeout bounds an answer of it.
+	// handler answers on public, also to pages of the origins of cors. writeTimeout bounds
+	// an answer of it.
 	handler      http.Handler
+	cors         cors.Config
 	writeTimeout time.Duration
 	// shutdownDelay is how long the process goes on answering after it was told
 	// to stop, with /readyz failing, so that load balancers turn away first.
@@ -93,7 +96,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 		<-serveCtx.Done()
 		return nil
 	}
-	return httpserver.Serve(serveCtx, p.public, p.handler, httpserver.Config{WriteTimeout: p.writeTimeout})
+	return httpserver.Serve(serveCtx, p.public, p.cors.Handler(p.handler), httpserver.Config{WriteTimeout: p.writeTimeout})
 }
 
 func (p *process) flush(ctx context.Context) error {
@@ -110,6 +113,10 @@ func (p *process) flush(ctx context.Context) error {
 
 // bind takes the addresses of both listeners.
 func (p *process) bind(ctx context.Context, f listenFlags) (err error) {
+	if err := f.CORS.Validate(); err != nil {
+		return err
+	}
+	p.cors = f.CORS
 	if p.public, err = bind(ctx, "--listen", f.Listen); err != nil {
 		return err
 	}

@@ -84,7 +84,7 @@ func limitBodies(h http.Handler, timeout time.Duration) http.Handler {
 func Serve(ctx context.Context, l net.Listener, h http.Handler, c Config) error {
 	server := New(h, c)
 	failed := make(chan error, 1)
-	go func() { failed <- server.Serve(l) }()
+	go func() { failed <- server.Serve(listener{l}) }()
 	select {
 	case err := <-failed:
 		return fmt.Errorf("serve %s: %w", l.Addr(), err)

@@ -27,6 +27,7 @@ const (
 	UnsupportedMediaType Code = "unsupported_media_type"
 	Invalid              Code = "validation_error"
 	RateLimited          Code = "rate_limited"
+	HeaderTooLarge       Code = "header_too_large"
 	Internal             Code = "internal"
 )
 
@@ -48,6 +49,7 @@ var statuses = []struct {
 	{UnsupportedMediaType, 415, "Unsupported media type"},
 	{Invalid, 422, "Validation error"},
 	{RateLimited, 429, "Rate limited"},
+	{HeaderTooLarge, 431, "Request header fields too large"},
 	{Internal, 500, "Server error"},
 }
 
