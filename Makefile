@@ -2,7 +2,7 @@
 
 MAKEFLAGS += --no-print-directory
 .DEFAULT_GOAL := help
-.PHONY: help run test build race lint fmt bench fuzz e2e prices secrets clean
+.PHONY: help run test build race lint fmt bench fuzz e2e prices passwords secrets clean
 
 # The linters come as one program, built from source at this version.
 GOLANGCI := go run github.com/golangci/golangci-lint/v2/cmd/golangci-lint@v2.15.0
@@ -63,6 +63,9 @@ fuzz: ## fuzz each decoder for FUZZTIME
 
 prices: ## fetch the published prices anew and write the catalogue that is built in
 	@go run ./schema/price/generate
+
+passwords: ## fetch the list of common passwords anew that is built in
+	@go run ./schema/account/generate
 
 secrets: ## make the passwords and keys that docker-compose.yml needs
 	@sh deploy/secrets.sh

@@ -388,7 +388,7 @@ func TestCompleteUntil(t *testing.T) {
 func TestAnalyticsAsCSV(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, database(t))
-	w.store(w.alice.newEvent(func(e *schema.Event) { e.Agent, e.Model, e.LatencyMS = "=cmd|x", "", schema.NoLatency }))
+	w.store(w.alice.newEvent(func(e *schema.Event) { e.Agent, e.Model, e.LatencyMS = "\u3000＝cmd|x", "", schema.NoLatency }))
 	answer := w.alice.get("/v1/analytics/daily?format=csv&group_by=agent,model&fill=false")
 	answer.want(http.StatusOK)
 	if got := answer.header.Get("Content-Type"); !strings.HasPrefix(got, "text/csv") {
@@ -404,7 +404,7 @@ func TestAnalyticsAsCSV(t *testing.T) {
 			"bucket", "agent", "model", "events", "errors", "unpriced_events", "input_tokens", "output_tokens", "cache_read_tokens",
 			"cost_usd", "avg_latency_ms", "p50_latency_ms", "p95_latency_ms", "p99_latency_ms", "max_latency_ms",
 		},
-		{day, "'=cmd|x", "", "1", "0", "0", "1200", "350", "200", "0.0065", "", "", "", "", ""},
+		{day, "'\u3000＝cmd|x", "", "1", "0", "0", "1200", "350", "200", "0.0065", "", "", "", "", ""},
 	}
 	if diff := cmp.Diff(want, rows); diff != "" {
 		t.Errorf("CSV (-want +got):\n%s", diff)

@@ -5,9 +5,9 @@ import (
 	"fmt"
 	"net/http"
 	"strconv"
-	"strings"
 
 	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
 )
 
 // csvWriter answers CSV line by line. Text that a spreadsheet would take for a
@@ -33,12 +33,7 @@ func newCSV(c *call, fileName string, header []string) *csvWriter {
 func (w *csvWriter) text(field string) { w.line = append(w.line, field) }
 
 // name adds a field that a client chose.
-func (w *csvWriter) name(field string) {
-	if field != "" && strings.ContainsRune("=+-@\t\r", rune(field[0])) {
-		field = "'" + field
-	}
-	w.text(field)
-}
+func (w *csvWriter) name(field string) { w.text(schema.SpreadsheetText(field)) }
 
 // names adds fields that a client chose; nil is an empty field.
 func (w *csvWriter) names(names ...*string) {

@@ -4,6 +4,8 @@ import (
 	"strconv"
 	"strings"
 	"time"
+
+	"github.com/outlayhq/outlay/schema"
 )
 
 // csvHeader names the columns. A line is about what its section says; columns that have no meaning there are empty.
@@ -95,24 +97,8 @@ func (w *sheet) line(fields ...string) {
 			w.text = append(w.text, ',')
 		}
 		w.text = append(w.text, '"')
-		w.text = append(w.text, strings.ReplaceAll(harmless(field), `"`, `""`)...)
+		w.text = append(w.text, strings.ReplaceAll(schema.SpreadsheetText(strings.ToValidUTF8(field, "\ufffd")), `"`, `""`)...)
 		w.text = append(w.text, '"')
 	}
 	w.text = append(w.text, "\r\n"...)
-}
-
-// harmless keeps a spreadsheet from taking a text for a formula, by an apostrophe in front, also where it would first drop spaces.
-func harmless(field string) string {
-	field = strings.ToValidUTF8(field, "\ufffd")
-	if first := strings.TrimLeft(field, " \u00a0\u3000\ufeff"); first != "" && strings.ContainsRune("=+-@\t\r\n＝＋－＠", firstRune(first)) {
-		return "'" + field
-	}
-	return field
-}
-
-func firstRune(text string) rune {
-	for _, r := range text {
-		return r
-	}
-	return 0
 }

@@ -48,6 +48,8 @@ func PasswordFault(password string) string {
 		return fmt.Sprintf("must have at least %d characters", MinPasswordLength)
 	case n > MaxPasswordLength:
 		return fmt.Sprintf("must have at most %d characters", MaxPasswordLength)
+	case isCommon(password):
+		return "is one of the most common passwords; take a longer or a less usual one"
 	}
 	return ""
 }

@@ -93,8 +93,24 @@ func TestHasherBoundsWhatRunsAtOnce(t *testing.T) {
 func TestPasswordFault(t *testing.T) {
 	t.Parallel()
 	for password, ok := range map[string]bool{
-		"": false, "123456789": false, "1234567890": true, "üüüüüüüüüü": true, strings.Repeat("x", 200): true,
+		"": false, "739104826": false, "7391048265": true, "üüüüüüüüüü": true, strings.Repeat("x", 200): true,
 		strings.Repeat("x", 201): false, "123456789\xff\xff": false,
+	} {
+		if fault := account.PasswordFault(password); (fault == "") != ok {
+			t.Errorf("PasswordFault(%q) = %q", password, fault)
+		}
+	}
+}
+
+// A new password is none of those that are guessed first, in any case of letters or
+// width, and neither short nor endless.
+func TestCommonPasswordsAreRefused(t *testing.T) {
+	t.Parallel()
+	for password, ok := range map[string]bool{
+		"correct horse battery": true, "tr0ub4dor&3 or so": true, "пароль-подлиннее": true,
+		"short": false, strings.Repeat("x", 201): false, "abcdefghi\xff": false,
+		"qwertyuiop": false, "QwertyUIOP": false, "1234567890": false, "password123": false, "Password123": false, "１２３４５６７８９０": false,
+		"basketball": false, "california": false, "qwertyuiop but longer": true,
 	} {
 		if fault := account.PasswordFault(password); (fault == "") != ok {
 			t.Errorf("PasswordFault(%q) = %q", password, fault)
