@@ -112,6 +112,7 @@ func TestHostileConnections(t *testing.T) {
 		{"a path that is an address", strings.Replace(head, "/v1/track", "http://other.example/v1/track", 1) + sized(13) + closed + "\r\n" + event, "200"},
 		{"a path of bytes", strings.Replace(head, "/v1/track", "/v1/\x00track", 1) + sized(13) + "\r\n" + event, "400"},
 		{"wanting to continue", head + sized(13) + "Expect: 100-continue\r\n" + closed + "\r\n" + event, "100 200"},
+		{"wanting to continue with too much", head + sized(1<<20) + "Expect: 100-continue\r\n\r\n", "413"},
 		{"expecting something else", head + sized(13) + "Expect: miracles\r\n\r\n" + event, "417"},
 		{"nothing at all", "", ""},
 		{"half a header", head, ""},

@@ -17,6 +17,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -162,6 +163,7 @@ func (s *Server) refuse(c *gin.Context, requestID string, err error) {
 		s.log.ErrorContext(c.Request.Context(), "request not answered", "request_id", requestID, "error", err)
 	}
 	s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
+	httpserver.DiscardBody(c.Request)
 	problem.Write(c.Writer, requestID, p)
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/outlayhq/outlay/ingest/otlp"
+	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -85,6 +86,7 @@ func (s *Server) refuseExport(c *gin.Context, encoding otlp.Encoding, err error)
 	case http.StatusTooManyRequests, http.StatusServiceUnavailable:
 		c.Writer.Header().Set("Retry-After", strconv.Itoa(max(1, int(math.Ceil(p.RetryAfter.Seconds())))))
 	}
+	httpserver.DiscardBody(c.Request)
 	replyExport(c.Writer, encoding, status, encoding.AppendStatus(nil, code, p.Detail))
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -53,6 +54,7 @@ func (s *Server) adapt(h handler) gin.HandlerFunc {
 			// Half an answer is worse than a broken connection.
 			panic(http.ErrAbortHandler)
 		}
+		httpserver.DiscardBody(g.Request)
 		problem.Write(g.Writer, requestID(g), err)
 	}
 }

@@ -1,14 +1,19 @@
 package query_test
 
 import (
+	"bufio"
 	"compress/gzip"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/prometheus/client_golang/prometheus/testutil"
+
+	"github.com/outlayhq/outlay/query"
 )
 
 // ask sends a request with headers.
@@ -245,5 +250,33 @@ func TestOpenAPIDocumentIsServed(t *testing.T) {
 	}
 	if served.OpenAPI != "3.1.0" || len(served.Paths) != doc.Paths.Len() {
 		t.Errorf("served %s with %d paths, want 3.1.0 with %d", served.OpenAPI, len(served.Paths), doc.Paths.Len())
+	}
+}
+
+// A client that sends its whole body before it reads gets the response to one that
+// is too large.
+func TestRefusalOfALargeBodyCanBeRead(t *testing.T) {
+	t.Parallel()
+	w := newServer(t, database(t), func(*query.Config) {})
+	for path, status := range map[string]int{"/v1/auth/login": http.StatusRequestEntityTooLarge, "/v1/users": http.StatusUnauthorized, "/v2": http.StatusNotFound} {
+		conn, err := net.Dial("tcp", strings.TrimPrefix(w.url, "http://"))
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer conn.Close()
+		_ = conn.SetDeadline(time.Now().Add(time.Minute))
+		const size = 16 << 20
+		request := fmt.Sprintf("POST %s HTTP/1.1\r\nHost: a\r\nContent-Length: %d\r\n\r\n%s", path, size, strings.Repeat("x", size))
+		if _, err := io.WriteString(conn, request); err != nil {
+			t.Fatalf("%s: the body could not be sent: %v", path, err)
+		}
+		response, err := http.ReadResponse(bufio.NewReader(conn), nil)
+		if err != nil {
+			t.Fatalf("%s: the response could not be read: %v", path, err)
+		}
+		_ = response.Body.Close()
+		if response.StatusCode != status {
+			t.Errorf("%s: status %d, want %d", path, response.StatusCode, status)
+		}
 	}
 }

@@ -205,7 +205,8 @@ func groupName(group, agent, model, provider string) string {
 func location(t interface {
 	Helper()
 	Fatal(...any)
-}, name string) *time.Location {
+}, name string,
+) *time.Location {
 	t.Helper()
 	loc, err := time.LoadLocation(name)
 	if err != nil {
