@@ -85,6 +85,7 @@ func judgeEvent(t *testing.T, e *schema.Event) {
 			t.Errorf("accepted text %q %s", text, fault)
 		}
 	}
+	judgeNames(t, e)
 	for _, n := range []int64{e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens} {
 		if n < 0 || n > schema.MaxCount {
 			t.Errorf("accepted count %d", n)
@@ -139,6 +140,7 @@ func seedBodies(f *testing.F) {
 			f.Add([]byte(c.body))
 		}
 	}
+	f.Add([]byte(`{"agent":"cafe` + "\u0301" + `","tags":["u` + "\u0308" + `"],"session_id":"` + "\u212b" + `","step":"` + "\u2764\ufe0f" + `"}`))
 }
 
 func FuzzTrack(f *testing.F) {

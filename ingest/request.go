@@ -27,7 +27,7 @@ type request struct {
 	tags                             []string
 	metadata                         []byte
 	// scanned says that scan read the event: agent, model, provider, sessionID, step,
-	// userID and errorType have been found to be without fault.
+	// userID, tags and errorType are normalised and without fault.
 	scanned bool
 
 	session  string    // schema.SessionID of sessionID, or "" as long as it is not known
@@ -157,10 +157,13 @@ func (r *request) finish(faults schema.Faults) error {
 func (r *request) check(faults *schema.Faults) {
 	r.checkNames(faults)
 	if !r.scanned {
-		faults.CheckText("session_id", r.sessionID.value, schema.MaxNameLength)
-		faults.CheckText("step", r.step.value, schema.MaxNameLength)
-		faults.CheckText("user_id", r.userID.value, schema.MaxNameLength)
+		r.sessionID.checkName("session_id", faults)
+		r.step.checkName("step", faults)
+		r.userID.checkName("user_id", faults)
 		faults.CheckText("error_type", r.errorType.value, schema.MaxNameLength)
+		for i, tag := range r.tags {
+			r.tags[i] = schema.NormalName(tag)
+		}
 	}
 	r.checkKey(faults)
 	r.choice("status", r.status, faults, "ok", "error")
@@ -179,13 +182,19 @@ func (r *request) checkNames(faults *schema.Faults) {
 	r.model.value = trimSpaces(r.model.value)
 	r.provider.value = trimSpaces(r.provider.value)
 	if !r.scanned {
-		faults.CheckText("agent", r.agent.value, schema.MaxNameLength)
-		faults.CheckText("model", r.model.value, schema.MaxNameLength)
-		faults.CheckText("provider", r.provider.value, schema.MaxNameLength)
+		r.agent.checkName("agent", faults)
+		r.model.checkName("model", faults)
+		r.provider.checkName("provider", faults)
 	}
 	if r.agent.value == "" && !faults.Has("agent") {
 		faults.Add("agent", "is required")
 	}
+}
+
+// checkName normalises a name, and notes what is wrong with it.
+func (t *optionalText) checkName(field string, faults *schema.Faults) {
+	t.value = schema.NormalName(t.value)
+	faults.CheckName(field, t.value, schema.MaxNameLength)
 }
 
 // trimSpaces trims spaces of all kinds.

@@ -20,6 +20,8 @@ func scan(text []byte, r *request) (rest []byte, ok bool) {
 type scanner struct {
 	in []byte
 	at int // what is before was passed over
+	// ascii says that the text that was read last has no other characters.
+	ascii bool
 }
 
 func (s *scanner) event(r *request) bool {
@@ -109,7 +111,7 @@ func (s *scanner) textInto(t *optionalText, m *memory) bool {
 	return true
 }
 
-// nameInto is textInto for a text of at most schema.MaxNameLength characters.
+// nameInto is textInto for a name in normal form of at most schema.MaxNameLength characters.
 func (s *scanner) nameInto(t *optionalText, m *memory) bool {
 	text, ok := s.short()
 	if !ok {
@@ -182,7 +184,7 @@ func (s *scanner) tagsInto(r *request) bool {
 	start := len(r.memory.tags)
 	for len(r.memory.tags)-start < schema.MaxTags {
 		tag, ok := s.text()
-		if !ok {
+		if !ok || !s.ascii && !schema.IsName(tag, schema.MaxTagLength) {
 			return false
 		}
 		r.memory.tags = append(r.memory.tags, r.memory.text(tag))

@@ -94,6 +94,7 @@ func (s *scanner) text() ([]byte, bool) {
 		n := len(t) - len(rest) + bits.TrailingZeros64(found)/8
 		if t[n] == '"' {
 			s.at += n + 2
+			s.ascii = true
 			return t[:n], true
 		}
 		break
@@ -101,10 +102,10 @@ func (s *scanner) text() ([]byte, bool) {
 	return s.textFrom(1 + len(t) - len(rest))
 }
 
-// short is text for one of at most schema.MaxNameLength characters.
+// short is text for a name in normal form of at most schema.MaxNameLength characters.
 func (s *scanner) short() ([]byte, bool) {
 	text, ok := s.text()
-	return text, ok && (len(text) <= schema.MaxNameLength || schema.TextFault(string(text), schema.MaxNameLength) == "")
+	return text, ok && (s.ascii && len(text) <= schema.MaxNameLength || !s.ascii && schema.IsName(text, schema.MaxNameLength))
 }
 
 // textFrom is text whose first bytes, up to i, are plain.
@@ -115,6 +116,7 @@ func (s *scanner) textFrom(i int) ([]byte, bool) {
 		switch c := t[i]; {
 		case c == '"':
 			s.at += i + 1
+			s.ascii = ascii
 			return t[1:i], ascii || schema.TextFault(string(t[1:i]), i-1) == ""
 		case c < 0x20 || c == 0x7f || c == '\\':
 			return nil, false

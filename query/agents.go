@@ -178,8 +178,8 @@ func (s *Server) agent(c *call) error {
 	if err := p.err(); err != nil {
 		return err
 	}
-	name := c.Param("name")
-	if schema.TextFault(name, schema.MaxNameLength) != "" {
+	name := schema.NormalName(c.Param("name"))
+	if schema.NameFault(name, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "agent")
 	}
 	detail, err := s.usage.Agent(c.ctx(), c.who.AccountID, name, span)

@@ -64,11 +64,11 @@ func ofAccount(h budgetHandler) handler {
 	return func(c *call) error { return h(c, budget.Scope{AccountID: c.who.AccountID}) }
 }
 
-// ofAgent takes the name as tracking does: without the spaces around it.
+// ofAgent takes the name as tracking does: without the spaces around it, and in normal form.
 func ofAgent(h budgetHandler) handler {
 	return func(c *call) error {
-		name := strings.TrimFunc(c.Param("name"), func(r rune) bool { return unicode.Is(unicode.Zs, r) })
-		message := schema.TextFault(name, schema.MaxNameLength)
+		name := schema.NormalName(strings.TrimFunc(c.Param("name"), func(r rune) bool { return unicode.Is(unicode.Zs, r) }))
+		message := schema.NameFault(name, schema.MaxNameLength)
 		switch {
 		case name == "":
 			message = "must not be empty"

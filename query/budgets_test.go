@@ -208,7 +208,11 @@ func TestBudgetOfAnyName(t *testing.T) {
 	if got := w.alice.put("/v1/agents/%20bot%C2%A0/budget", `{"limit_usd":1,"period":"day"}`).budget(); *got.Agent != "bot" {
 		t.Errorf("with spaces around it: %q", *got.Agent)
 	}
-	for _, name := range []string{"%20", "%C2%A0", "%00", "a%0Ab", "%FF", strings.Repeat("x", 201)} {
+	if got := w.alice.put("/v1/agents/cafe%CC%81/budget", `{"limit_usd":1,"period":"day"}`).budget(); *got.Agent != "caf\u00e9" {
+		t.Errorf("with a combining accent: %+q", *got.Agent)
+	}
+	w.alice.get("/v1/agents/caf%C3%A9/budget").want(http.StatusOK)
+	for _, name := range []string{"%20", "%C2%A0", "%00", "a%0Ab", "%FF", "a%E2%80%8Bb", "a%EF%B8%8F", strings.Repeat("x", 201)} {
 		path := "/v1/agents/" + name + "/budget"
 		if refusal := w.alice.put(path, `{"limit_usd":1,"period":"day"}`).refused(http.StatusUnprocessableEntity); refusal.Errors[0].Field != "name" {
 			t.Errorf("PUT %s: %+v, want an error of name", path, refusal)

@@ -39,8 +39,8 @@ func (s *Server) eraseUser(c *call) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
-	id := c.Param("user")
-	if schema.TextFault(id, schema.MaxNameLength) != "" {
+	id := schema.NormalName(c.Param("user"))
+	if schema.NameFault(id, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "user")
 	}
 	return s.askErasure(c, "end_user.erase", erasure.Args{UserID: id}, func(_ context.Context, _ pgx.Tx, jobID schema.ID) (string, error) {

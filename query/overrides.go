@@ -76,7 +76,9 @@ type overrideRequest struct {
 // parse returns the price that is asked for, all of it but who asks.
 func (r *overrideRequest) parse() (tariff.Override, error) {
 	var faults schema.Faults
-	o := tariff.Override{Override: price.Override{Match: strings.TrimSpace(r.Match), Provider: strings.TrimSpace(r.Provider)}}
+	o := tariff.Override{Override: price.Override{
+		Match: schema.NormalName(strings.TrimSpace(r.Match)), Provider: schema.NormalName(strings.TrimSpace(r.Provider)),
+	}}
 	o.Rates = price.Rates{
 		Input:        parseRate("input_usd_per_mtok", r.Input, &faults),
 		Output:       parseRate("output_usd_per_mtok", r.Output, &faults),

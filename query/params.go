@@ -57,23 +57,24 @@ func (p *params) err() error {
 	return problem.FromFaults(p.faults)
 }
 
-// text returns a free text of at most schema.MaxNameLength characters, or nil.
+// text returns a name or a part of one in normal form, as tracking stores names, or nil.
 func (p *params) text(name string) *string {
 	value := p.values.Get(name)
 	if value == "" {
 		return nil
 	}
-	p.faults.CheckText(name, value, schema.MaxNameLength)
+	value = schema.NormalName(value)
+	p.faults.CheckName(name, value, schema.MaxNameLength)
 	return &value
 }
 
 // session returns session_id in its canonical form, or nil. Both forms are taken.
 func (p *params) session() *string {
-	value := p.values.Get("session_id")
+	value := schema.NormalName(p.values.Get("session_id"))
 	if value == "" {
 		return nil
 	}
-	p.faults.CheckText("session_id", strings.TrimPrefix(value, "ses_"), schema.MaxNameLength)
+	p.faults.CheckName("session_id", strings.TrimPrefix(value, "ses_"), schema.MaxNameLength)
 	canonical := schema.SessionID(value)
 	return &canonical
 }
@@ -100,7 +101,7 @@ func (p *params) tags() []string {
 	var tags []string
 	for _, tag := range p.values["tag"] {
 		if tag != "" {
-			tags = append(tags, tag)
+			tags = append(tags, schema.NormalName(tag))
 		}
 	}
 	p.faults.CheckTags("tag", tags)

@@ -26,6 +26,10 @@ type repriceRequest struct {
 func (q *repriceRequest) parse() (reprice.Request, error) {
 	var faults schema.Faults
 	r := reprice.Request{From: repriceTime("from", q.From, &faults), To: repriceTime("to", q.To, &faults), Model: q.Model, DryRun: q.DryRun}
+	if r.Model != nil {
+		model := schema.NormalName(*r.Model)
+		r.Model = &model
+	}
 	if len(faults) == 0 {
 		r.Check(&faults)
 	}

@@ -103,7 +103,7 @@ func trimmed(text *string) *string {
 	if text == nil {
 		return nil
 	}
-	t := strings.TrimSpace(*text)
+	t := schema.NormalName(strings.TrimSpace(*text))
 	return &t
 }
 

@@ -141,8 +141,8 @@ func (s *Server) session(c *call) error {
 // sessionParam returns the session that the address names, in its canonical form.
 // Both forms are taken.
 func sessionParam(c *call) (string, error) {
-	id := schema.SessionID(c.Param("id"))
-	if schema.TextFault(id, maxSessionLength) != "" {
+	id := schema.SessionID(schema.NormalName(c.Param("id")))
+	if schema.NameFault(id, maxSessionLength) != "" {
 		return "", storeError(usage.ErrNotFound, "session")
 	}
 	return id, nil

@@ -106,7 +106,7 @@ func (f *Faults) CheckTime(field string, t, now time.Time) {
 	}
 }
 
-// CheckTags notes what is wrong with a list of tags.
+// CheckTags notes what is wrong with a list of tags that were normalised.
 func (f *Faults) CheckTags(field string, tags []string) {
 	if len(tags) > MaxTags {
 		f.Add(field, fmt.Sprintf("must have at most %d entries", MaxTags))
@@ -117,7 +117,7 @@ func (f *Faults) CheckTags(field string, tags []string) {
 			f.Add(field, "must not contain an empty tag")
 			return
 		}
-		if message := TextFault(tag, MaxTagLength); message != "" {
+		if message := NameFault(tag, MaxTagLength); message != "" {
 			f.Add(field, "each tag "+message)
 			return
 		}

@@ -66,10 +66,13 @@ func (o *oddBodies) next() string {
 // oddRunes are one of a kind each: planes, directions, widths, what joins and what is
 // nothing.
 var oddRunes = []string{
-	"a", "Z", " ", "'", `\"`, `\\`, `\/`, "%", "ß", "é", "e\u0301", "\u00a0", "\u00ad", "\u0300", "\u05d0", "\u0627", "\u200b", "\u200d", "\u202e", "\u2028", "\u2029", "\u2066",
-	"\u3000", "\ue000", "\ufdd0", "\ufeff", "\ufffd", "\ufffe", "\uffff", "\U0001F600", "\U0001F1E9", "\U000E0041", "\U0010FFFF", `\u00e9`, `\ud83d\ude00`, `\uffff`,
+	"a", "Z", " ", "'", `\"`, `\\`, `\/`, "%", "ß", "é", "e\u0301", "\u00a0", "\u0300", "\u05d0", "\u0627",
+	"\u3000", "\ue000", "\ufdd0", "\ufffd", "\ufffe", "\uffff", "\U0001F600", "\U0001F1E9", "\U0010FFFF", `\u00e9`, `\ud83d\ude00`, `\uffff`,
 	`\udbff\udfff`, "漢", "𝔘", "$", "{", "}", "<", "&", ";",
 }
+
+// hiddenRunes are what no name may hold.
+var hiddenRunes = []string{"\u00ad", "\u200b", "\u200d", "\u202e", "\u2028", "\u2029", "\u2066", "\ufeff", "\ufe0f", "\U000E0041", `\u200e`}
 
 // badRunes are what no text may hold.
 var badRunes = []string{`\u0000`, "\x00", `\n`, "\x7f", "\u0085", `\u009f`, `\ud800`, `\udc00`, "\xff", "\xed\xa0\x80", "\xc0\x80", "\t"}
@@ -83,6 +86,9 @@ func (o *oddBodies) text(limit int) string {
 	var b strings.Builder
 	for range n {
 		b.WriteString(oddRunes[o.r.IntN(len(oddRunes))])
+	}
+	if o.r.IntN(30) == 0 {
+		b.WriteString(hiddenRunes[o.r.IntN(len(hiddenRunes))])
 	}
 	if o.r.IntN(30) == 0 {
 		b.WriteString(badRunes[o.r.IntN(len(badRunes))])

@@ -36,7 +36,7 @@ func checkFilter(faults *schema.Faults, field string, value *string) {
 	if *value == "" {
 		faults.Add(field, "must not be empty; leave it out for all")
 	}
-	faults.CheckText(field, *value, schema.MaxNameLength)
+	faults.CheckName(field, *value, schema.MaxNameLength)
 }
 
 func (r *Rule) checkCondition(faults *schema.Faults) {

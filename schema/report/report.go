@@ -100,7 +100,7 @@ func (r *Request) Normalise() {
 		r.To = to
 	}
 	for i, agent := range r.Agents {
-		r.Agents[i] = strings.TrimSpace(agent)
+		r.Agents[i] = schema.NormalName(strings.TrimSpace(agent))
 	}
 	slices.Sort(r.Agents)
 	r.Agents = slices.Compact(r.Agents)
@@ -137,7 +137,7 @@ func checkText(faults *schema.Faults, title, timezone string, by GroupBy, agents
 		if agent == "" {
 			faults.Add(field, "must not be empty")
 		}
-		faults.CheckText(field, agent, schema.MaxNameLength)
+		faults.CheckName(field, agent, schema.MaxNameLength)
 	}
 }
 

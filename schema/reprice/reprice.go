@@ -31,7 +31,7 @@ func (r *Request) Check(faults *schema.Faults) {
 	case *r.Model == "":
 		faults.Add("model", "must not be empty")
 	default:
-		faults.CheckText("model", *r.Model, schema.MaxNameLength)
+		faults.CheckName("model", *r.Model, schema.MaxNameLength)
 	}
 }
 

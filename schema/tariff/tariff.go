@@ -41,8 +41,8 @@ func (o Override) Check() schema.Faults {
 	if strings.TrimSpace(o.Match) == "" {
 		faults.Add("match", "is required: a model name, or a pattern in which * stands for any text")
 	}
-	faults.CheckText("match", o.Match, schema.MaxNameLength)
-	faults.CheckText("provider", o.Provider, schema.MaxNameLength)
+	faults.CheckName("match", o.Match, schema.MaxNameLength)
+	faults.CheckName("provider", o.Provider, schema.MaxNameLength)
 	if o.Rates.Input == nil {
 		faults.Add("input_usd_per_mtok", "is required")
 	}
