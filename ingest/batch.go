@@ -44,7 +44,7 @@ func (s *Server) batch(c *gin.Context) error {
 	}
 	s.admitAll(c.Request.Context(), b)
 	settled := s.record(b.outcomes)
-	s.replyBatch(c.Writer, b.outcomes)
+	s.replyBatch(c.Writer, b.outcomes, c.Writer.Header().Get("X-Request-Id"))
 	if settled {
 		b.release()
 	}
@@ -61,7 +61,9 @@ func (s *Server) admitAll(ctx context.Context, b *batchOf) {
 	}
 }
 
-func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome) {
+// replyBatch answers with what came of each event. requestID goes into the problems of
+// events that were not recorded.
+func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome, requestID string) {
 	accepted := 0
 	for i := range outcomes {
 		if outcomes[i].err == nil {
@@ -85,7 +87,7 @@ func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome) {
 		if o.err != nil {
 			p := problem.From(o.err)
 			s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
-			body = append(body, p.JSON("")...)
+			body = append(body, p.JSON(requestID)...)
 			continue
 		}
 		body = append(body, `{"status":200,"tracked":true,`...)

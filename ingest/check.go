@@ -25,13 +25,13 @@ type checkRequest struct {
 }
 
 // checkBudget answers POST /v1/budgets/check: whether an event would be let
-// through now. It records nothing and takes nothing of any limit but the rate's.
+// through now. It records nothing and takes nothing of any limit but its own.
 func (s *Server) checkBudget(c *gin.Context) error {
 	credential, err := s.authenticate(c.Request)
 	if err != nil {
 		return err
 	}
-	if err := s.limit(c, credential); err != nil {
+	if err := s.limitCheck(c, credential); err != nil {
 		return err
 	}
 	if err := checkJSON(c.Request); err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/ingest/lease"
+	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
@@ -81,7 +82,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 	f.ingest = New(cfg, Deps{
 		Keys:   testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
 		Caps:   noCaps{},
-		Limits: noLimits{},
+		Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})

@@ -22,6 +22,11 @@ type Limits interface {
 	Return(account schema.ID, n int64)
 }
 
+// Checks counts budget checks of accounts; limit.Checks is the real one.
+type Checks interface {
+	Take(account schema.ID, plan account.Plan) limit.Standing
+}
+
 // limit takes the first event of a request out of what the account's plan allows,
 // before the body is read, so that a flood is cheap to refuse. Every answer after
 // it carries the X-RateLimit headers.
@@ -66,6 +71,21 @@ func rateLimited(s limit.Standing) error {
 		Detail: fmt.Sprintf("The plan of the account allows %d events a minute, and there are not enough left in this one. "+
 			"Send the request again after the seconds in Retry-After, or change the plan.", s.Limit),
 		RetryAfter: s.RetryAfter,
+	}
+}
+
+// limitCheck counts a budget check, which uses up nothing of what the account may
+// send.
+func (s *Server) limitCheck(c *gin.Context, who account.Credential) error {
+	standing := s.checks.Take(who.AccountID, who.Plan)
+	setRateHeaders(c.Writer, standing)
+	if standing.Allowed {
+		return nil
+	}
+	return &problem.Problem{
+		Code:       problem.RateLimited,
+		Detail:     fmt.Sprintf("The plan of the account allows %d budget checks a minute. Send the request again after the seconds in Retry-After.", standing.Limit),
+		RetryAfter: standing.RetryAfter,
 	}
 }
 

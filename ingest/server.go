@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/klauspost/compress/gzhttp"
+	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -47,6 +49,7 @@ type Deps struct {
 	Keys   Keys
 	Caps   Caps
 	Limits Limits
+	Checks Checks
 	// Prices returns the price book that an account is charged by, or nil while
 	// it is not known yet.
 	Prices func(account schema.ID) *price.Book
@@ -64,6 +67,7 @@ type Server struct {
 	keys     Keys
 	caps     Caps
 	limits   Limits
+	checks   Checks
 	prices   func(schema.ID) *price.Book
 	kafka    *kgo.Client
 	topic    string
@@ -81,7 +85,7 @@ func New(cfg Config, d Deps) *Server {
 	known := newRecent(cfg.RecentKeys, d.Now)
 	m.recent(known)
 	return &Server{
-		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
+		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
 		producer: newProducer(d.Kafka, cfg, known, m), recent: known,
 		metrics: m, log: d.Log, now: d.Now,
 	}
@@ -109,7 +113,23 @@ func (s *Server) Handler() http.Handler {
 	r.POST("/v1/track/batch", s.handle("/v1/track/batch", s.batch))
 	r.POST("/v1/traces", s.handle("/v1/traces", s.traces))
 	r.POST("/v1/budgets/check", s.handle("/v1/budgets/check", s.checkBudget))
-	return r
+	return compressed(r)
+}
+
+// minCompressed is the size in bytes from which a response is compressed for clients
+// that accept gzip. A smaller one, such as that of a single event, fits into one packet
+// as it is.
+const minCompressed = 1024
+
+// compressed sends the responses of h gzipped to clients that accept it. It needs no
+// memory between requests: the other levels keep a megabyte for each request under
+// way, for a tenth of the size at most.
+func compressed(h http.Handler) http.Handler {
+	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.CompressionLevel(gzip.StatelessCompression), gzhttp.EnableZstd(false))
+	if err != nil {
+		panic("BUG: gzip is not set up right: " + err.Error())
+	}
+	return wrap(h)
 }
 
 // Ready returns nil when requests can be answered: the API keys were loaded and
@@ -177,8 +197,12 @@ func (s *Server) recover(c *gin.Context) {
 		if err, ok := v.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(v)
 		}
-		s.log.ErrorContext(c.Request.Context(), "handler panicked", "panic", fmt.Sprint(v))
-		problem.Write(c.Writer, "", errors.New("panic"))
+		requestID := c.Writer.Header().Get("X-Request-Id")
+		s.log.ErrorContext(c.Request.Context(), "handler panicked", "panic", fmt.Sprint(v), "request_id", requestID)
+		if c.Writer.Written() {
+			panic(http.ErrAbortHandler)
+		}
+		problem.Write(c.Writer, requestID, errors.New("panic"))
 	}()
 	c.Next()
 }

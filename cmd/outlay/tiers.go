@@ -70,7 +70,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	limiter := limit.New(plans, limit.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	server := ingest.New(cfg, ingest.Deps{
-		Keys: directory, Caps: gate, Limits: limiter, Prices: books.Of,
+		Keys: directory, Caps: gate, Limits: limiter, Checks: limit.NewChecks(plans, time.Now), Prices: books.Of,
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{

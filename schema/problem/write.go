@@ -57,8 +57,8 @@ func (p *Problem) RetrySeconds() int {
 	return max(1, int(math.Ceil(p.RetryAfter.Seconds())))
 }
 
-// JSON returns the problem+json text. requestID may be empty: an item of a batch
-// has none of its own.
+// JSON returns the problem+json text. An item of a batch has the request id of the
+// batch.
 func (p *Problem) JSON(requestID string) []byte {
 	text, err := json.Marshal(body{
 		Type:      "about:blank",
