@@ -28,7 +28,9 @@ func (p *Processor) upkeep() []job {
 		{"fold_live", time.Second, p.foldLive},
 		{"check_intake", 15 * time.Second, p.checkIntake},
 		{"prune_live", time.Minute, p.pruneLive},
-		{"drop_old_keys", time.Hour, p.dropOldKeys},
+		{"delete_old", time.Minute, p.tables.Delete},
+		{"fold_arrivals", time.Minute, p.tables.FoldArrivals},
+		{"fold_days", time.Hour, p.tables.FoldDays},
 		{"drop_expired", time.Hour, p.dropExpired},
 		{"expire_accounts", time.Hour, p.expireAccounts},
 		{"forget_replicas", time.Hour, forgetReplicas},
@@ -126,18 +128,4 @@ func (p *Processor) expireAccounts(ctx context.Context, conn *pgx.Conn) error {
 			"share_links", done.Shares, "dead_letters", done.DeadLetters, "revisions", done.Revisions)
 	}
 	return err
-}
-
-// keyRetention is how long an idempotency key is remembered: three times the
-// promised 24 hours, so that a processor may be two days behind. No retention of
-// events is shorter.
-const keyRetention = 72 * time.Hour
-
-const deleteOldKeys = `DELETE FROM event_keys WHERE first_seen < now() - $1::interval`
-
-func (p *Processor) dropOldKeys(ctx context.Context, conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, deleteOldKeys, keyRetention); err != nil {
-		return fmt.Errorf("drop old keys: %w", err)
-	}
-	return nil
 }

@@ -15,6 +15,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/processor/upkeep"
 )
 
 // Deps are what a Processor works with; the caller owns them.
@@ -42,6 +43,7 @@ type Processor struct {
 	sink      *timescale.Sink
 	owned     *assignment
 	letters   *letters
+	tables    *upkeep.Upkeep
 	metrics   *metrics
 	log       *slog.Logger
 	now       func() time.Time
@@ -61,6 +63,7 @@ func New(cfg Config, d Deps) *Processor {
 		sink:      timescale.New(d.Pool, d.Topic),
 		owned:     newAssignment(d.Topic),
 		metrics:   newMetrics(d.Metrics),
+		tables:    upkeep.New(d.Metrics, d.Log, d.Now),
 	}
 	return p
 }

@@ -61,23 +61,18 @@ const (
 	maxInHandOfOne  = 4
 	pollInterval    = time.Second
 	measureInterval = 15 * time.Second
-	dropInterval    = time.Hour
 )
 
 // Run sends until ctx ends, and returns nil when the tries in hand are noted.
 func (n *Notifier) Run(ctx context.Context) error {
 	var tries sync.WaitGroup
 	defer tries.Wait()
-	var measured, dropped time.Time
+	var measured time.Time
 	for ctx.Err() == nil {
 		started, err := n.start(ctx, &tries)
 		if now := n.now(); err == nil && now.After(measured.Add(measureInterval)) {
 			measured = now
 			err = n.measure(ctx)
-		}
-		if now := n.now(); err == nil && now.After(dropped.Add(dropInterval)) {
-			dropped = now
-			err = n.outbox.dropOld(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			n.metrics.errors.Inc()

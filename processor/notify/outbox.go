@@ -130,18 +130,6 @@ func wait(tries int) time.Duration {
 	return w*3/4 + rand.N(w/2)
 }
 
-const dropOld = `DELETE FROM deliveries WHERE finished_at < $1`
-
-// keepFinished is how long what was sent can be looked at.
-const keepFinished = 90 * 24 * time.Hour
-
-func (o *outbox) dropOld(ctx context.Context) error {
-	if _, err := o.pool.Exec(ctx, dropOld, o.now().Add(-keepFinished)); err != nil {
-		return fmt.Errorf("drop old deliveries: %w", err)
-	}
-	return nil
-}
-
 // A message behind another one of its incident is not due before that is done.
 const countPending = `
 SELECT count(*), coalesce(extract(epoch FROM $1 - min(created_at)), 0)::float8,

@@ -180,14 +180,11 @@ type dueArgs struct{}
 // Kind is the name of the job.
 func (dueArgs) Kind() string { return "report_schedules" }
 
-// keptFor is how long reports are kept.
-const keptFor = 400 * 24 * time.Hour
-
 // maxDue bounds how many reports one look makes.
 const maxDue = 200
 
 // makeDue asks for the reports that schedules are due for. What was missed while no processor ran is made as well, period by
-// period. Old reports go.
+// period.
 func (m *Maker) makeDue(ctx context.Context, _ *work.Task[dueArgs]) error {
 	for range maxDue {
 		due, err := m.makeOneDue(ctx)
@@ -198,7 +195,7 @@ func (m *Maker) makeDue(ctx context.Context, _ *work.Task[dueArgs]) error {
 			break
 		}
 	}
-	return report.NewStore(m.Pool).DropBefore(ctx, m.Now().Add(-keptFor))
+	return nil
 }
 
 func (m *Maker) makeOneDue(ctx context.Context) (found bool, err error) {

@@ -186,8 +186,8 @@ func (l *ledger) store(events ...schema.Event) {
 func (l *ledger) materialise() {
 	l.t.Helper()
 	l.exec(`SELECT fold_sessions(1000000)`)
-	l.exec(`SELECT fold_arrivals(1, 15, date_bin('15 minutes', now() - interval '2 hours', '2000-01-01'))`)
-	l.exec(`SELECT fold_arrivals(15, 60, date_bin('1 hour', now() - interval '26 hours', '2000-01-01'))`)
+	l.exec(`SELECT fold_arrivals(1, 15, date_bin('15 minutes', now() - interval '2 hours', '2000-01-01'), 1000000)`)
+	l.exec(`SELECT fold_arrivals(15, 60, date_bin('1 hour', now() - interval '26 hours', '2000-01-01'), 1000000)`)
 	if l.db.Edition == migrations.Community {
 		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)

@@ -115,7 +115,7 @@ func TestArrivalsAreTheSumsOfTheEvents(t *testing.T) {
 
 func fold(t *testing.T, db *schematest.DB, from, to int, age time.Duration) {
 	t.Helper()
-	if _, err := db.Pool.Exec(t.Context(), `SELECT fold_arrivals($1, $2, $3)`, from, to, time.Now().Add(-age)); err != nil {
+	if _, err := db.Pool.Exec(t.Context(), `SELECT fold_arrivals($1, $2, $3, 1000000)`, from, to, time.Now().Add(-age)); err != nil {
 		t.Error(err)
 	}
 }

@@ -6,8 +6,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
@@ -94,42 +92,6 @@ func TestChecksDoNotReadEvents(t *testing.T) {
 			if err := w.watcher.lead.drop(t.Context()); err != nil {
 				t.Fatal(err)
 			}
-		}
-	})
-}
-
-// What is long over is dropped, but not what lasts, nor what keeps a threshold of a total from being told again.
-func TestOldIncidentsAreDropped(t *testing.T) {
-	t.Parallel()
-	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		w := newWorld(t, db)
-		w.exec(`INSERT INTO budgets (account_id, agent, limit_nano_usd, period, timezone, on_unpriced) VALUES ($1, 'for ever', 1, 'total', 'UTC', 'allow')`, w.account)
-		add := func(name, kind, scope string, ended *time.Time) {
-			var rule *schema.ID
-			var share *float64
-			if one := 1.0; kind == "budget" {
-				share = &one
-			} else {
-				id := schema.NewID(w.now)
-				rule = &id
-			}
-			w.exec(`INSERT INTO incidents (incident_id, account_id, kind, alert_id, name, metric, scope, started_at, ended_at, value, peak, peak_at,
-				summary, period_start, epoch, share) VALUES ($1, $2, $3, $4, $5, 'cost_usd', $6, '2020-01-01', $7, 1, 1, '2020-01-01', '', '2020-01-01', 0, $8)`,
-				schema.NewID(w.now), w.account, kind, rule, name, scope, ended, share)
-		}
-		old, young := w.now.Add(-keepIncidents-time.Hour), w.now.Add(-keepIncidents+time.Hour)
-		add("old", "alert", "", &old)
-		add("young", "alert", "", &young)
-		add("open", "alert", "", nil)
-		add("old passing", "budget", "by month", &old)
-		add("passing of a total", "budget", "for ever", &old)
-		if err := w.watcher.dropOld(t.Context(), w.now); err != nil {
-			t.Fatal(err)
-		}
-		rows, _ := db.Pool.Query(t.Context(), `SELECT name FROM incidents ORDER BY name`)
-		left, err := pgx.CollectRows(rows, pgx.RowTo[string])
-		if err != nil || fmt.Sprint(left) != "[open passing of a total young]" {
-			t.Errorf("left are %v, %v", left, err)
 		}
 	})
 }

@@ -44,16 +44,14 @@ type Deps struct {
 
 // Watcher checks the rules while it leads.
 type Watcher struct {
-	cfg   Config
-	pool  *pgxpool.Pool
-	topic string
-	lead  lead
-	known map[schema.ID]knownPast
-	// folded and dropped are when old sums and old incidents were last looked after.
-	folded, dropped time.Time
-	metrics         *metrics
-	log             *slog.Logger
-	now             func() time.Time
+	cfg     Config
+	pool    *pgxpool.Pool
+	topic   string
+	lead    lead
+	known   map[schema.ID]knownPast
+	metrics *metrics
+	log     *slog.Logger
+	now     func() time.Time
 }
 
 // New returns a Watcher. Its configuration was validated.
@@ -145,7 +143,7 @@ func (w *Watcher) Check(ctx context.Context) error {
 		rules = rules[n:]
 	}
 	w.forget(at)
-	failed = errors.Join(failed, w.checkCaps(ctx), w.fold(ctx, at), w.dropOld(ctx, at))
+	failed = errors.Join(failed, w.checkCaps(ctx))
 	w.metrics.duration.Observe(time.Since(start).Seconds())
 	w.metrics.checked.Set(float64(w.now().Unix()))
 	return failed
@@ -177,59 +175,4 @@ func (w *Watcher) asOf(ctx context.Context) (at time.Time, complete bool, err er
 		return now, false, nil
 	}
 	return until.UTC(), true, nil
-}
-
-// What a threshold of a cap was told for is kept for as long as its period lasts, which for a total has no end.
-const deleteOldIncidents = `
-DELETE FROM incidents i WHERE ended_at < $1 AND (kind = 'alert' OR NOT EXISTS (
-  SELECT FROM budgets b WHERE b.account_id = i.account_id AND b.agent = i.scope AND b.period = 'total'))`
-
-// keepIncidents is how long incidents can be looked at after their end, and dropInterval how often older ones are dropped.
-const (
-	keepIncidents = 400 * 24 * time.Hour
-	dropInterval  = time.Hour
-)
-
-// dropOld forgets the oldest incidents.
-func (w *Watcher) dropOld(ctx context.Context, at time.Time) error {
-	if at.Before(w.dropped.Add(dropInterval)) {
-		return nil
-	}
-	w.dropped = at
-	if _, err := w.pool.Exec(ctx, deleteOldIncidents, at.Add(-keepIncidents)); err != nil {
-		return fmt.Errorf("drop old incidents: %w", err)
-	}
-	return nil
-}
-
-const foldArrivals = `SELECT fold_arrivals($1, $2, $3)`
-
-const deleteOldArrivals = `DELETE FROM arrivals WHERE minutes = 60 AND bucket < $1`
-
-// How long sums are kept by the minute, by the quarter and by the hour: each longer
-// than the windows that need them, and the hours as long as there is a past to compare
-// with.
-const (
-	keepFine     = 2 * time.Hour
-	keepMiddling = 26 * time.Hour
-	keepCoarse   = (historyWeeks + 1) * week
-	foldInterval = time.Minute
-)
-
-// fold makes old sums coarser and drops the oldest.
-func (w *Watcher) fold(ctx context.Context, at time.Time) error {
-	if at.Before(w.folded.Add(foldInterval)) {
-		return nil
-	}
-	w.folded = at
-	if _, err := w.pool.Exec(ctx, foldArrivals, 1, 15, at.Add(-keepFine).Truncate(15*time.Minute)); err != nil {
-		return fmt.Errorf("fold minutes: %w", err)
-	}
-	if _, err := w.pool.Exec(ctx, foldArrivals, 15, 60, at.Add(-keepMiddling).Truncate(time.Hour)); err != nil {
-		return fmt.Errorf("fold quarters: %w", err)
-	}
-	if _, err := w.pool.Exec(ctx, deleteOldArrivals, at.Add(-keepCoarse)); err != nil {
-		return fmt.Errorf("drop old sums: %w", err)
-	}
-	return nil
 }

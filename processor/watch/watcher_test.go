@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
@@ -302,6 +303,7 @@ func TestEveryMetric(t *testing.T) {
 			}
 			// Once more, after what is old was folded, two minutes later.
 			w.now = w.now.Add(2 * time.Minute)
+			w.fold()
 		}
 		var widths []int16
 		rows, _ := db.Pool.Query(t.Context(), `SELECT DISTINCT minutes FROM arrivals ORDER BY 1`)
@@ -309,6 +311,20 @@ func TestEveryMetric(t *testing.T) {
 			t.Errorf("sums by %v minutes, want all three", widths)
 		}
 	})
+}
+
+// fold makes old sums coarser, as a processor does every minute.
+func (w *world) fold() {
+	w.t.Helper()
+	conn, err := w.db.Pool.Acquire(w.t.Context())
+	if err != nil {
+		w.t.Fatal(err)
+	}
+	defer conn.Release()
+	tables := upkeep.New(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), func() time.Time { return w.now })
+	if err := tables.FoldArrivals(w.t.Context(), conn.Conn()); err != nil {
+		w.t.Fatal(err)
+	}
 }
 
 // A processor that was paused while it led, and wakes up when another one leads,

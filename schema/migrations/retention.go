@@ -14,7 +14,12 @@ from schema_settings`
 
 const dropChunks = `select drop_chunks('events', older_than => $1::timestamptz)`
 
-const deleteEvents = `delete from events where ts < $1`
+const deleteEvents = `
+delete from events where ctid = any (array(select ctid from events where ts < $1 limit $2 for update skip locked))`
+
+// eventsAtOnce is how many rows one statement deletes at most: a backlog of any size is worked off, and no statement runs into its
+// timeout.
+const eventsAtOnce = 20_000
 
 // DropExpired drops the raw events that are past their retention: rows in the plain edition, whole chunks in the others. Where sums
 // outlive their events nothing is dropped that the aggregates do not hold yet, however long they stand still. It is meant to be
@@ -33,14 +38,26 @@ func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error
 	if err != nil {
 		return 0, err
 	}
-	drop := dropChunks
-	if edition == Plain {
-		drop = deleteEvents
-	}
 	before = earlier(before, limit)
-	tag, err := conn.Exec(ctx, drop, before)
+	if edition == Plain {
+		return deleteBefore(ctx, conn, before)
+	}
+	tag, err := conn.Exec(ctx, dropChunks, before)
 	if err != nil {
 		return 0, fmt.Errorf("drop events before %v: %w", before, err)
 	}
 	return int(tag.RowsAffected()), nil
+}
+
+func deleteBefore(ctx context.Context, conn *pgx.Conn, before time.Time) (deleted int, err error) {
+	for {
+		tag, err := conn.Exec(ctx, deleteEvents, before, eventsAtOnce)
+		if err != nil {
+			return deleted, fmt.Errorf("delete events before %v, %d deleted: %w", before, deleted, err)
+		}
+		deleted += int(tag.RowsAffected())
+		if tag.RowsAffected() < eventsAtOnce {
+			return deleted, nil
+		}
+	}
 }

@@ -157,13 +157,3 @@ func (s *Store) Keep(ctx context.Context, r *Report, files map[Format][]byte) er
 	}
 	return nil
 }
-
-const deleteOldReports = `DELETE FROM reports WHERE created_at < $1`
-
-// DropBefore removes reports that were asked for before a time, with their documents.
-func (s *Store) DropBefore(ctx context.Context, t time.Time) error {
-	if _, err := s.db.Exec(ctx, deleteOldReports, t); err != nil {
-		return fmt.Errorf("drop old reports: %w", err)
-	}
-	return nil
-}
