@@ -63,7 +63,11 @@ type alertReply struct {
 	LastFiredAt   usage.Time  `json:"last_fired_at"`
 	CreatedAt     usage.Time  `json:"created_at"`
 	UpdatedAt     usage.Time  `json:"updated_at"`
+	// Warning states why nobody is notified by the rule; left out otherwise.
+	Warning string `json:"warning,omitempty"`
 }
+
+const noChannelsWarning = "The rule has no channels, so nobody is notified; its incidents are listed only. PATCH it with channels."
 
 func newAlertReply(r *alert.Rule, s alert.Status) alertReply {
 	reply := alertReply{
@@ -72,6 +76,9 @@ func newAlertReply(r *alert.Rule, s alert.Status) alertReply {
 		Cooldown: durationText(r.Cooldown), Channels: newChannelReplies(r.Channels), Enabled: r.Enabled, State: s.State,
 		LastCheckedAt: timeOf(s.CheckedAt), LastDataAt: timeOf(s.DataAt), LastFiredAt: timeOf(s.FiredAt),
 		CreatedAt: usage.Time{Time: r.CreatedAt}, UpdatedAt: usage.Time{Time: r.UpdatedAt},
+	}
+	if len(r.Channels) == 0 {
+		reply.Warning = noChannelsWarning
 	}
 	if r.Threshold != nil {
 		reply.Condition.Value = r.Metric.Shown(*r.Threshold)

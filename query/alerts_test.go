@@ -455,7 +455,7 @@ func TestOwnChannels(t *testing.T) {
 	if got.Channels == nil || len(got.Channels) != 0 {
 		t.Errorf("at first: %+v", got)
 	}
-	w.alice.put("/v1/account/channels", `{"channels":[{"type":"webhook","url":"http://a.example"},{"type":"email","to":"a@b.example"}]}`).decode(http.StatusOK, &got)
+	w.alice.put("/v1/account/channels", `{"channels":[{"type":"webhook","url":"https://a.example"},{"type":"email","to":"a@b.example"}]}`).decode(http.StatusOK, &got)
 	if len(got.Channels) != 2 || !regexp.MustCompile(`^whsec_`).MatchString(got.Channels[0].Secret) {
 		t.Errorf("set: %+v", got)
 	}

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"log/slog"
+	"net"
 	"net/url"
 	"runtime"
 	"strings"
@@ -14,6 +15,7 @@ import (
 
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // Config is what a Server needs. Pool and Keys have to be set; every other field
@@ -50,6 +52,12 @@ type Config struct {
 	// TrustedProxies are the addresses or CIDR ranges whose X-Forwarded-For is
 	// believed. Defaults to none: the peer's address is the client's.
 	TrustedProxies []string
+	// Mail reports whether the processors have a mail server. Defaults to false: channels and schedules that send e-mail are refused.
+	Mail bool
+	// Webhooks is what the operator permits of the addresses of webhooks. It was validated, and is that of the processors.
+	Webhooks webhook.Config
+	// Resolver looks up the hosts of webhooks that are given. Defaults to net.DefaultResolver.
+	Resolver webhook.Resolver
 	// Now tells the time. Defaults to time.Now.
 	Now func() time.Time
 	// Log gets what operators should see. Defaults to slog.Default.
@@ -67,6 +75,9 @@ func (c Config) withDefaults() Config {
 	c.ConcurrentSignIns = cmp.Or(c.ConcurrentSignIns, runtime.GOMAXPROCS(0))
 	if c.Now == nil {
 		c.Now = time.Now
+	}
+	if c.Resolver == nil {
+		c.Resolver = net.DefaultResolver
 	}
 	if c.Prices == nil {
 		c.Prices = price.Default

@@ -220,6 +220,9 @@ func (s *Server) putOwnChannels(c *call) error {
 	if len(faults) > 0 {
 		return problem.FromFaults(faults)
 	}
+	if err := s.channels.check(c.ctx(), channels); err != nil {
+		return err
+	}
 	detail := map[string]any{"channels": alertDetail(&alert.Rule{Channels: channels})["channels"]}
 	err := s.administer(c, "channels.set", detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		var err error

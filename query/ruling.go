@@ -183,6 +183,9 @@ func (s *Server) createAlert(c *call) error {
 	if err := request.apply(&rule); err != nil {
 		return err
 	}
+	if err := s.channels.check(c.ctx(), rule.Channels); err != nil {
+		return err
+	}
 	err := s.administer(c, "alert.create", alertDetail(&rule), func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		return rule.ID.Text(alert.RulePrefix), alert.NewStore(tx).Create(ctx, &rule)
 	})
@@ -204,7 +207,11 @@ func (s *Server) changeAlert(c *call) error {
 		return err
 	}
 	// What is wrong with the body by itself is told whether there is such a rule or not.
-	if err := readObject(text, &alertRequest{}); err != nil {
+	var request alertRequest
+	if err := readObject(text, &request); err != nil {
+		return err
+	}
+	if err := s.channels.checkRequest(c.ctx(), request.Channels); err != nil {
 		return err
 	}
 	act, err := s.newAct(c, "alert.change", id.Text(alert.RulePrefix), struct{}{})

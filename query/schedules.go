@@ -89,6 +89,9 @@ func (s *Server) createSchedule(c *call) error {
 	if err != nil {
 		return err
 	}
+	if !s.channels.mail {
+		return problem.FromFaults(schema.Faults{{Field: "recipients", Message: needsMail}})
+	}
 	err = s.administer(c, "report_schedule.create", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		return x.ID.Text(report.SchedulePrefix), report.NewStore(tx).AddSchedule(ctx, x)
 	})

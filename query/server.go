@@ -26,6 +26,7 @@ import (
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/report"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // Server answers the requests of the query tier. It holds no state but caches, so
@@ -45,6 +46,7 @@ type Server struct {
 	document []byte
 	docs     []byte
 	baseURL  string
+	channels channelPolicy
 	// shareViews bounds how often a network opens one share link, shareMisses how
 	// often it tries what is none. goodShares are links that were opened before.
 	shareViews  *rateLimit
@@ -89,6 +91,7 @@ func New(config Config) (*Server, error) {
 		document:    document,
 		docs:        page,
 		baseURL:     config.BaseURL,
+		channels:    channelPolicy{config.Mail, webhook.NewPolicy(config.Webhooks), config.Resolver},
 		shareViews:  newRateLimit(config.Now, shareViewsPerMinute, time.Minute),
 		shareMisses: newRateLimit(config.Now, shareMissesPerMinute, time.Minute),
 		goodShares:  newRecentLinks(),

@@ -74,6 +74,7 @@ func newServer(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *wo
 	w.private, w.keys = newKeys(t)
 	config := query.Config{
 		Pool: pool, Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
+		Mail: true, Resolver: names{},
 	}
 	change(&config)
 	server, err := query.New(config)

@@ -83,7 +83,7 @@ func (p *person) repriceEverything() {
 // alertEverything leaves a rule that was checked, and an incident that was told.
 func (p *person) alertEverything() {
 	p.t.Helper()
-	rule := p.newAlert(`{"name":"n","metric":"events","window":"5m","condition":{"type":"above","value":1},"channels":[{"type":"webhook","url":"http://a.example"}]}`)
+	rule := p.newAlert(`{"name":"n","metric":"events","window":"5m","condition":{"type":"above","value":1},"channels":[{"type":"webhook","url":"https://a.example"}]}`)
 	p.post("/v1/alerts/"+rule.ID+"/test", "").want(http.StatusAccepted)
 	p.exec(`INSERT INTO alert_status (alert_id, account_id, state, checked_at) SELECT alert_id, account_id, 'ok', now() FROM alert_rules WHERE account_id = $1`, p.account)
 	p.exec(`INSERT INTO delivery_tries SELECT delivery_id, account_id, 1, now(), 1, 'timeout', NULL FROM deliveries WHERE account_id = $1`, p.account)

@@ -32,8 +32,10 @@ type alerted struct {
 	receiver   *alertReceiver
 	rule       string
 	processors []*running
-	allow      string
 }
+
+// allowReceiver permits the address of an alertReceiver.
+var allowReceiver = []string{"--webhook-allow-cidr=127.0.0.1/32", "--webhook-allow-http"}
 
 // alertReceiver answers 500 three times to each message before it takes it, and
 // verifies each with the library of Standard Webhooks.
@@ -97,10 +99,10 @@ func (r *alertReceiver) first(messageType string) (began, taken time.Time) {
 
 func newAlerted(t *testing.T) *alerted {
 	t.Helper()
-	a := &alerted{installation: newInstallation(t), receiver: newAlertReceiver(t), allow: "--webhook-allow-cidr=127.0.0.1/32"}
+	a := &alerted{installation: newInstallation(t), receiver: newAlertReceiver(t)}
 	a.startIngest(t)
-	a.startQuery(t)
-	a.processors = []*running{a.startProcessor(t, a.allow), a.startProcessor(t, a.allow)}
+	a.startQuery(t, allowReceiver...)
+	a.processors = []*running{a.startProcessor(t, allowReceiver...), a.startProcessor(t, allowReceiver...)}
 	var err error
 	if a.conn, err = pgx.Connect(t.Context(), a.databaseURL); err != nil {
 		t.Fatal(err)
@@ -182,7 +184,7 @@ func (a *alerted) replace(t *testing.T) {
 	leader.kill()
 	for i, p := range a.processors {
 		if p == leader {
-			a.processors[i] = a.startProcessor(t, a.allow)
+			a.processors[i] = a.startProcessor(t, allowReceiver...)
 		}
 	}
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // stopFlags say how a tier behind a load balancer stops.
@@ -108,7 +109,9 @@ type queryCommand struct {
 	JWTKeyFile string `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
 	proxyFlags
 	identityFlags
-	Prices pricing.Config `embed:""`
+	SMTPHost string         `name:"smtp-host" placeholder:"HOST" help:"Mail server of the processors, given to both. Without one e-mail channels and report schedules are refused."`
+	Webhooks webhook.Config `embed:""`
+	Prices   pricing.Config `embed:""`
 }
 
 // Run runs the query tier.
@@ -124,7 +127,10 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
-	t, err := newQuery(queryConfig{c.JWTKeyFile, c.TrustedProxies, c.identityFlags, books}, pool, registry, log)
+	t, err := newQuery(queryConfig{
+		keyFile: c.JWTKeyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
+		smtpHost: c.SMTPHost, webhooks: c.Webhooks,
+	}, pool, registry, log)
 	if err != nil {
 		return err
 	}

@@ -136,14 +136,14 @@ func (in *installation) startIngest(t testing.TB) *running {
 	return r
 }
 
-func (in *installation) startQuery(t *testing.T) *running {
+func (in *installation) startQuery(t *testing.T, flags ...string) *running {
 	t.Helper()
 	listen, ops := freeAddress(t), freeAddress(t)
 	key := t.TempDir() + "/jwt.pem"
 	if err := ensureKeyFile(key); err != nil {
 		t.Fatal(err)
 	}
-	r := launch(t, "query", "query", "--database-url", in.databaseURL, "--jwt-key-file", key, "--listen", listen, "--ops-listen", ops)
+	r := launch(t, "query", append([]string{"query", "--database-url", in.databaseURL, "--jwt-key-file", key, "--listen", listen, "--ops-listen", ops}, flags...)...)
 	r.awaitReady(t, ops)
 	in.query = &url.URL{Scheme: "http", Host: listen}
 	return r

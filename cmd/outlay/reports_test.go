@@ -33,8 +33,8 @@ func TestReportSurvivesItsProcessor(t *testing.T) {
 			t.Parallel()
 			in, receiver := newInstallation(t), newAlertReceiver(t)
 			in.startIngest(t)
-			in.startQuery(t)
-			first := in.startProcessor(t, "--webhook-allow-cidr=127.0.0.1/32")
+			in.startQuery(t, allowReceiver...)
+			first := in.startProcessor(t, allowReceiver...)
 			api := signIn(t, in.credentials)
 			var channels struct{ Channels []struct{ Secret string } }
 			if status := api.call(t, http.MethodPut, "/v1/account/channels", `{"channels":[{"type":"webhook","url":"`+receiver.URL+`"}]}`, &channels); status != http.StatusOK {
@@ -66,7 +66,7 @@ func TestReportSurvivesItsProcessor(t *testing.T) {
 				t.Error("the report was told of before it was ready")
 			}
 			for range 2 {
-				in.startProcessor(t, "--webhook-allow-cidr=127.0.0.1/32")
+				in.startProcessor(t, allowReceiver...)
 			}
 			awaitFor(t, "the message to be taken", 2*time.Minute, func() bool { _, taken := receiver.first("report.ready"); return !taken.IsZero() })
 			time.Sleep(5 * time.Second) // Nothing more comes.

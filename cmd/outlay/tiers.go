@@ -26,6 +26,7 @@ import (
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // Pool sizes of each tier. A database with max_connections 100 carries several
@@ -110,13 +111,13 @@ type processorDeps struct {
 // processorConfig is what a processor is told besides where everything is.
 type processorConfig struct {
 	processor.Config
-	Mail    mail.Config   `embed:""`
-	Alerts  watch.Config  `embed:""`
-	Notices notify.Config `embed:""`
+	Mail     mail.Config    `embed:""`
+	Alerts   watch.Config   `embed:""`
+	Webhooks webhook.Config `embed:""`
 }
 
 func (c processorConfig) validate() error {
-	return errors.Join(c.Config.Validate(), c.Mail.Validate(), c.Alerts.Validate(), c.Notices.Validate())
+	return errors.Join(c.Config.Validate(), c.Mail.Validate(), c.Alerts.Validate(), c.Webhooks.Validate())
 }
 
 func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
@@ -132,7 +133,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 		return nil, err
 	}
 	watcher := watch.New(cfg.Alerts, watch.Deps{Pool: d.pool, Topic: d.topics.Topic, Metrics: r, Log: log, Now: time.Now})
-	notifier := notify.New(cfg.Notices, notify.Deps{Pool: d.pool, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
+	notifier := notify.New(cfg.Webhooks, notify.Deps{Pool: d.pool, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
 	return &tier{name: "processor", ready: p.Ready, run: func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return p.Run(ctx) })
@@ -149,16 +150,22 @@ type queryConfig struct {
 	trustedProxies []string
 	identityFlags
 	books *pricing.Books
+	// smtpHost is the mail server of the processors; empty when they have none.
+	smtpHost string
+	webhooks webhook.Config
 }
 
 func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+	if err := cfg.webhooks.Validate(); err != nil {
+		return nil, err
+	}
 	keys, err := auth.LoadKeys(cfg.keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--jwt-key-file: %w", err)
 	}
 	server, err := query.New(query.Config{
 		Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, IdentityProviders: cfg.IdentityProviders,
-		Prices:  cfg.books.Published,
+		Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks,
 		Metrics: r, Log: log, Now: time.Now,
 	})
 	if err != nil {

@@ -134,7 +134,10 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	queryTier, err := newQuery(queryConfig{keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books}, pool, p.registry, p.log)
+	queryTier, err := newQuery(queryConfig{
+		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
+		smtpHost: c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks,
+	}, pool, p.registry, p.log)
 	if err != nil {
 		return err
 	}

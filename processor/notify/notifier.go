@@ -12,6 +12,7 @@ import (
 	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // Deps are what a Notifier works with; the caller owns them.
@@ -43,13 +44,10 @@ type Notifier struct {
 }
 
 // New returns a Notifier. Its configuration was validated.
-func New(cfg Config, d Deps) *Notifier {
-	prefixes, err := cfg.prefixes()
-	if err != nil {
-		panic("BUG: the configuration was not validated: " + err.Error())
-	}
+func New(cfg webhook.Config, d Deps) *Notifier {
+	policy := webhook.NewPolicy(cfg)
 	return &Notifier{
-		outbox: outbox{d.Pool, d.Now}, poster: poster{newClient(newGuard(prefixes), nil), d.Now}, mail: d.Mail,
+		outbox: outbox{d.Pool, d.Now}, poster: poster{policy, newClient(policy, nil), d.Now}, mail: d.Mail,
 		metrics: newMetrics(d.Metrics), log: d.Log, now: d.Now, inHand: map[schema.ID]int{}, done: make(chan struct{}, 1),
 	}
 }

@@ -21,6 +21,7 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // clock is a time that passes only when it is told to.
@@ -69,7 +70,7 @@ func (w *world) newAccount() schema.ID {
 }
 
 func (w *world) newNotifier(smtp mail.Config, now func() time.Time) *Notifier {
-	return New(Config{AllowCIDRs: []string{"127.0.0.1/32"}}, Deps{
+	return New(webhook.Config{AllowCIDRs: []string{"127.0.0.1/32"}, AllowHTTP: true}, Deps{
 		Pool: w.db.Pool, Mail: mail.New(smtp), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
 	})
 }

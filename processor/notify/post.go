@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // tryTimeout bounds one try to send a message, all in all.
@@ -24,11 +25,11 @@ const tryTimeout = 15 * time.Second
 // maxAnswerBytes is how much of an answer is read. Nothing of it is kept.
 const maxAnswerBytes = 4 << 10
 
-// newClient returns a client that connects to what the guard permits, follows no
+// newClient returns a client that connects to what the policy permits, follows no
 // redirects, uses no proxy, and keeps no connection: the next message may go
 // elsewhere. Names are looked up by the machine's resolver for nil.
-func newClient(g *guard, names *net.Resolver) *http.Client {
-	dialer := &net.Dialer{Timeout: 5 * time.Second, Control: g.control, Resolver: names}
+func newClient(p *webhook.Policy, names *net.Resolver) *http.Client {
+	dialer := &net.Dialer{Timeout: 5 * time.Second, Control: p.Control, Resolver: names}
 	return &http.Client{
 		Timeout:       tryTimeout,
 		CheckRedirect: func(*http.Request, []*http.Request) error { return http.ErrUseLastResponse },
@@ -41,6 +42,7 @@ func newClient(g *guard, names *net.Resolver) *http.Client {
 
 // poster sends messages over HTTP.
 type poster struct {
+	policy *webhook.Policy
 	client *http.Client
 	now    func() time.Time
 }
@@ -95,6 +97,9 @@ func (p *poster) post(ctx context.Context, address string, body []byte, header h
 	if err != nil {
 		return result{outcome: outcomeFailed}
 	}
+	if p.policy.CheckURL(request.URL) != "" {
+		return result{outcome: outcomeAddress}
+	}
 	request.Header = header
 	request.Header.Set("Content-Type", "application/json")
 	request.Header.Set("User-Agent", "Outlay")
@@ -121,7 +126,7 @@ func (p *poster) post(ctx context.Context, address string, body []byte, header h
 func reason(err error) outcome {
 	var timeout net.Error
 	switch {
-	case errors.Is(err, errAddress):
+	case errors.Is(err, webhook.ErrAddress):
 		return outcomeAddress
 	case errors.As(err, &timeout) && timeout.Timeout():
 		return outcomeTimeout

@@ -21,6 +21,7 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/report"
 	"github.com/outlayhq/outlay/schema/schematest"
+	"github.com/outlayhq/outlay/schema/webhook"
 )
 
 // hook is a receiver of webhooks that verifies what it gets with the library of Standard Webhooks, and answers 500 to the first
@@ -112,7 +113,7 @@ func (l *ledger) ask(r report.Request) report.Report {
 // runNotifier sends messages until the test ends.
 func runNotifier(t *testing.T, pool *pgxpool.Pool) {
 	t.Helper()
-	n := notify.New(notify.Config{AllowCIDRs: []string{"127.0.0.1/32"}}, notify.Deps{
+	n := notify.New(webhook.Config{AllowCIDRs: []string{"127.0.0.1/32"}, AllowHTTP: true}, notify.Deps{
 		Pool: pool, Mail: mail.New(mail.DefaultConfig()), Metrics: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
 	})
