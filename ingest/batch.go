@@ -44,7 +44,7 @@ func (s *Server) batch(c *gin.Context) error {
 	}
 	s.admitAll(c.Request.Context(), b)
 	settled := s.record(b.outcomes)
-	s.replyBatch(c.Writer, b.outcomes, c.Writer.Header().Get("X-Request-Id"))
+	s.replyBatch(c.Request.Context(), c.Writer, b.outcomes, c.Writer.Header().Get("X-Request-Id"))
 	if settled {
 		b.release()
 	}
@@ -63,7 +63,7 @@ func (s *Server) admitAll(ctx context.Context, b *batchOf) {
 
 // replyBatch answers with what came of each event. requestID goes into the problems of
 // events that were not recorded.
-func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome, requestID string) {
+func (s *Server) replyBatch(ctx context.Context, w http.ResponseWriter, outcomes []outcome, requestID string) {
 	accepted := 0
 	for i := range outcomes {
 		if outcomes[i].err == nil {
@@ -91,7 +91,7 @@ func (s *Server) replyBatch(w http.ResponseWriter, outcomes []outcome, requestID
 			continue
 		}
 		body = append(body, `{"status":200,"tracked":true,`...)
-		body = append(appendFields(body, &o.admission), '}')
+		body = append(s.appendFields(ctx, body, &o.admission), '}')
 	}
 	body = append(body, "]}"...)
 	status := http.StatusOK

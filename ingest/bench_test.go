@@ -94,7 +94,7 @@ func servePriced() error {
 			return
 		}
 		s.admitAll(r.Context(), b)
-		s.replyBatch(w, b.outcomes, "")
+		s.replyBatch(r.Context(), w, b.outcomes, "")
 	}))
 }
 

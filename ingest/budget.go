@@ -44,7 +44,7 @@ func appendBudget(dst []byte, s lease.Standing) []byte {
 	dst = append(dst, `{"limit_usd":`...)
 	dst = s.Budget.Limit.AppendText(dst)
 	dst = append(dst, `,"spent_usd":`...)
-	dst = s.Spent().AppendText(dst)
+	dst = s.Spent.AppendText(dst)
 	dst = append(dst, `,"remaining_usd":`...)
 	dst = s.Remaining.AppendText(dst)
 	dst = append(dst, `,"period":"`...)

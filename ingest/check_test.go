@@ -32,7 +32,7 @@ func (c someCaps) Standing(_ context.Context, scope budget.Scope) (lease.Standin
 }
 
 func standing(limit, remaining schema.NanoUSD, onUnpriced budget.OnUnpriced) lease.Standing {
-	return lease.Standing{Budget: budget.Budget{Limit: limit, Period: budget.Total, OnUnpriced: onUnpriced}, Remaining: remaining}
+	return lease.Standing{Budget: budget.Budget{Limit: limit, Period: budget.Total, OnUnpriced: onUnpriced}, Spent: limit - remaining, Remaining: remaining}
 }
 
 const dollar = 1_000_000_000
@@ -147,23 +147,7 @@ func TestCheckAgreesWithTracking(t *testing.T) {
 			Scope: budget.Scope{AccountID: f.account, Agent: "bot"}, Limit: 3 * dollar,
 			Period: budget.Month, Timezone: "Asia/Kolkata", OnUnpriced: budget.Allow,
 		}
-		if _, err := db.Pool.Exec(t.Context(), `INSERT INTO accounts (id, name) VALUES ($1, 'test')`, f.account); err != nil {
-			t.Fatal(err)
-		}
-		if err := budget.NewStore(db.Pool).Put(t.Context(), b); err != nil {
-			t.Fatal(err)
-		}
-		gate := lease.New(lease.Config{OnDatabaseDown: "closed"}, lease.Deps{
-			Pool: db.Pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
-		})
-		ctx, cancel := context.WithCancel(t.Context())
-		done := make(chan struct{})
-		go func() { gate.Run(ctx); close(done) }()
-		t.Cleanup(func() { cancel(); <-done })
-		for !gate.Ready() {
-			time.Sleep(time.Millisecond)
-		}
-		f.ingest.caps = gate
+		f.cap(t, db, b)
 		for tracked := 0; ; tracked++ {
 			check := f.post(t, "/v1/budgets/check", `{"agent":"bot"}`)
 			got := f.post(t, "/v1/track", `{"agent":"bot","cost_usd":1}`)
@@ -193,4 +177,76 @@ func TestCheckAgreesWithTracking(t *testing.T) {
 			t.Errorf("%d events were recorded", got)
 		}
 	})
+}
+
+// cap sets a cap in a database and makes the server obey it.
+func (f *fixture) cap(t *testing.T, db *schematest.DB, b budget.Budget) {
+	t.Helper()
+	if _, err := db.Pool.Exec(t.Context(), `INSERT INTO accounts (id, name) VALUES ($1, 'test')`, f.account); err != nil {
+		t.Fatal(err)
+	}
+	if err := budget.NewStore(db.Pool).Put(t.Context(), b); err != nil {
+		t.Fatal(err)
+	}
+	gate := lease.New(lease.Config{OnDatabaseDown: "closed"}, lease.Deps{
+		Pool: db.Pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	ctx, cancel := context.WithCancel(t.Context())
+	done := make(chan struct{})
+	go func() { gate.Run(ctx); close(done) }()
+	t.Cleanup(func() { cancel(); <-done })
+	for !gate.Ready() {
+		time.Sleep(time.Millisecond)
+	}
+	f.ingest.caps = gate
+}
+
+// Every answer shows the same of a cap: what is spent, above it as well, and nothing
+// that is only leased. An event that is sent again is answered with it too. Once the
+// cap is reached nothing passes, whatever it costs, and the check says so.
+func TestEveryAnswerShowsTheSameOfACap(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	db := schematest.Database(t)
+	f.cap(t, db, budget.Budget{
+		Scope: budget.Scope{AccountID: f.account, Agent: "bot"}, Limit: dollar,
+		Period: budget.Total, Timezone: "UTC", OnUnpriced: budget.Allow,
+	})
+	shows := func(name string, body map[string]any, spent, remaining string) {
+		t.Helper()
+		want := map[string]any{
+			"limit_usd": json.Number("1"), "spent_usd": json.Number(spent), "remaining_usd": json.Number(remaining),
+			"period": "total", "resets_at": nil,
+		}
+		if diff := cmp.Diff(want, body["budget"]); diff != "" {
+			t.Errorf("%s (-want +got):\n%s", name, diff)
+		}
+	}
+	const (
+		keyed = `{"agent":"bot","cost_usd":0.25,"idempotency_key":"k"}`
+		check = `{"agent":"bot"}`
+	)
+	shows("the first", f.post(t, "/v1/track", keyed).body, "0.25", "0.75")
+	shows("checked", f.post(t, "/v1/budgets/check", check).body, "0.25", "0.75")
+	shows("sent again", f.post(t, "/v1/track", keyed).body, "0.25", "0.75")
+	results := f.post(t, "/v1/track/batch", `[`+keyed+`,{"agent":"bot","cost_usd":0.5},{"agent":"bot","cost_usd":2}]`).results(t)
+	if len(results) != 3 || results[0]["duplicate"] != true {
+		t.Fatal(results)
+	}
+	for i, result := range results {
+		shows(fmt.Sprint("of a batch, ", i), result, "2.75", "0")
+	}
+	for _, body := range []string{
+		`{"agent":"bot"}`, `{"agent":"bot","cost_usd":0}`, `{"agent":"bot","model":"no-such-model","input_tokens":1}`,
+	} {
+		if got := f.post(t, "/v1/track", body); got.status != http.StatusPaymentRequired {
+			t.Errorf("%s after the cap was reached: %d", body, got.status)
+		}
+	}
+	got := f.post(t, "/v1/budgets/check", check)
+	if got.body["allowed"] != false {
+		t.Error("a reached cap allows events")
+	}
+	shows("checked", got.body, "2.75", "0")
+	shows("sent again", f.post(t, "/v1/track", keyed).body, "2.75", "0")
 }

@@ -54,7 +54,7 @@ func judge(t *testing.T, o outcome) {
 		judgeProblem(t, o.err)
 		return
 	}
-	if answer := appendResult(nil, &o.admission); !json.Valid(answer) {
+	if answer := fuzzServer().appendResult(t.Context(), nil, &o.admission); !json.Valid(answer) {
 		t.Errorf("the answer is not JSON: %q", answer)
 	}
 	var again schema.Event

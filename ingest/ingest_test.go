@@ -47,6 +47,10 @@ func (noCaps) Standing(context.Context, budget.Scope) (lease.Standing, bool, err
 	return lease.Standing{}, false, nil
 }
 
+func (noCaps) Known(context.Context, budget.Scope) (lease.Standing, bool) {
+	return lease.Standing{}, false
+}
+
 // defaultPrices are the built-in prices, for every account.
 func defaultPrices(schema.ID) *price.Book { return price.Default() }
 

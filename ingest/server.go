@@ -40,6 +40,9 @@ type Caps interface {
 	Admit(ctx context.Context, e *schema.Event) (*lease.Charge, error)
 	// Standing says where a cap stands; ok is false without one.
 	Standing(ctx context.Context, scope budget.Scope) (s lease.Standing, ok bool, err error)
+	// Known returns where the tightest cap of an agent stands as far as is known without
+	// asking again; ok is false without one.
+	Known(ctx context.Context, agent budget.Scope) (s lease.Standing, ok bool)
 	Ready() bool
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/budget"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -50,7 +51,7 @@ func (s *Server) track(c *gin.Context) error {
 	if s.record(one.outcomes[:]); o.err != nil {
 		return o.err
 	}
-	one.answer = appendResult(one.answer, &o.admission)
+	one.answer = s.appendResult(c.Request.Context(), one.answer, &o.admission)
 	reply(c.Writer, http.StatusOK, one.answer)
 	one.release()
 	return nil
@@ -199,13 +200,13 @@ func produceErrorReason(err error) string {
 }
 
 // appendResult appends the tracking result.
-func appendResult(dst []byte, a *admission) []byte {
+func (s *Server) appendResult(ctx context.Context, dst []byte, a *admission) []byte {
 	dst = append(dst, `{"tracked":true,`...)
-	return append(appendFields(dst, a), '}')
+	return append(s.appendFields(ctx, dst, a), '}')
 }
 
 // appendFields appends what follows "tracked" in a tracking result.
-func appendFields(dst []byte, a *admission) []byte {
+func (s *Server) appendFields(ctx context.Context, dst []byte, a *admission) []byte {
 	e := a.event
 	dst = append(dst, `"cost_usd":`...)
 	dst = e.Cost.AppendText(dst)
@@ -223,10 +224,18 @@ func appendFields(dst []byte, a *admission) []byte {
 	dst = appendText(dst, e.PriceID)
 	dst = append(dst, `,"duplicate":`...)
 	dst = strconv.AppendBool(dst, a.duplicate)
-	if standing, ok := a.charge.Standing(); ok {
+	if standing, ok := s.standing(ctx, a); ok {
 		dst = appendBudget(append(dst, `,"budget":`...), standing)
 	}
 	return dst
+}
+
+// standing returns where the tightest of an event's caps stands. ok is false without a cap.
+func (s *Server) standing(ctx context.Context, a *admission) (standing lease.Standing, ok bool) {
+	if a.duplicate {
+		return s.caps.Known(ctx, budget.Scope{AccountID: a.event.AccountID, Agent: a.event.Agent})
+	}
+	return a.charge.Standing()
 }
 
 // appendText appends a JSON string, or null for no text.

@@ -42,7 +42,7 @@ func (c *Charge) Standing() (s Standing, ok bool) {
 		return Standing{}, false
 	}
 	for i, part := range c.parts {
-		standing := part.meter.standing()
+		standing, _ := part.meter.standing()
 		if i == 0 || standing.Remaining < s.Remaining {
 			s = standing
 		}
@@ -178,7 +178,8 @@ func (g *Gate) charge(ctx context.Context, scope budget.Scope, e *schema.Event) 
 		case passed:
 			return m, s, nil
 		case exceeded:
-			return nil, nil, &ExceededError{m.standing()}
+			standing, _ := m.standing()
+			return nil, nil, &ExceededError{standing}
 		case unknown:
 			return m, nil, g.onUnknown()
 		case ask:
@@ -211,16 +212,16 @@ func (g *Gate) refill(ctx context.Context, scope budget.Scope, m *meter, c *call
 	case err != nil:
 		g.metrics.call("lease", "failed")
 		g.log.WarnContext(ctx, "cap not checked", "error", err)
-		m.failed(time.Now(), c.share)
+		m.failed(time.Now(), c)
 	case granted.refused:
 		g.metrics.call("lease", "refused")
 		m.refused(c.share)
 		if err := g.load(ctx, g.pool); err != nil {
-			m.failed(time.Now(), c.share)
+			m.failed(time.Now(), c)
 		}
 	default:
 		g.metrics.call("lease", "ok")
-		m.granted(time.Now(), c.share, granted)
+		m.granted(time.Now(), c, granted)
 	}
 }
 

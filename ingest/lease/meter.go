@@ -2,6 +2,7 @@ package lease
 
 import (
 	"math"
+	"slices"
 	"sync"
 	"time"
 
@@ -24,17 +25,21 @@ type meter struct {
 	share  *share
 	// balance is what is leased and not spent.
 	balance schema.NanoUSD
-	// left is what the cap had left for all replicas when it was last asked.
-	left schema.NanoUSD
+	known   known
 	// want is how much to ask for: it doubles while shares are used up quickly.
 	want       schema.NanoUSD
 	lastRefill time.Time
 	// exceededUntil and downUntil are when to ask again after a "no" and after an
-	// error. openUntil is how long events without cost pass without asking.
+	// error. openUntil is how long events without cost pass without asking while
+	// there is no balance.
 	exceededUntil, downUntil, openUntil time.Time
 	// used is what was charged since the last sweep.
 	used schema.NanoUSD
 	call *call
+	// started counts calls. answered and failedCall are the last that was answered with
+	// figures and the last that was not. What is known is older than a change of the cap
+	// if noticed, the last call that was started before it, is not older than answered.
+	started, answered, failedCall, noticed int
 	// unsettled are shares that are not in use any more and that the database has
 	// to close. The sweep does it.
 	unsettled []*share
@@ -42,8 +47,11 @@ type meter struct {
 
 // call is a call to the database that requests wait for.
 type call struct {
-	done  chan struct{}
-	share *share
+	done   chan struct{}
+	number int
+	share  *share
+	// earlier are the shares before, of which events may be on their way.
+	earlier []*share
 	// need is what the event that asks lacks, want what would be convenient.
 	need, want schema.NanoUSD
 }
@@ -69,17 +77,18 @@ func (m *meter) take(now, arrival time.Time, cost schema.NanoUSD) (v verdict, s 
 		m.roll(arrival)
 	}
 	switch {
-	case m.balance > 0 && m.balance >= cost:
-		m.balance -= cost
-		m.share.charged += cost
-		m.used += cost
+	case m.stale() || m.rest() <= 0 || m.balance < cost:
+	case m.balance > 0:
+		m.charge(cost)
 		return passed, m.share, nil, false
+	case now.Before(m.openUntil):
+		return passed, nil, nil, false
+	}
+	switch {
 	case now.Before(m.exceededUntil):
 		return exceeded, nil, nil, false
 	case now.Before(m.downUntil):
 		return unknown, nil, nil, false
-	case cost == 0 && now.Before(m.openUntil):
-		return passed, nil, nil, false
 	case m.call != nil:
 		return ask, nil, m.call, false
 	}
@@ -89,8 +98,27 @@ func (m *meter) take(now, arrival time.Time, cost schema.NanoUSD) (v verdict, s 
 	}
 	m.share.leased = true
 	need := max(0, cost-m.balance)
-	m.call = &call{done: make(chan struct{}), share: m.share, need: need, want: m.ambition(now, need)}
-	return ask, nil, m.call, true
+	c = m.begin()
+	c.need, c.want = need, m.ambition(now, need)
+	return ask, nil, c, true
+}
+
+// charge takes the cost of an event from the balance, which covers it. Holds mu.
+func (m *meter) charge(cost schema.NanoUSD) {
+	m.balance -= cost
+	m.share.charged += cost
+	m.used += cost
+	if m.balance == 0 {
+		// This event may have been the one that reached the cap.
+		m.openUntil = time.Time{}
+	}
+}
+
+// begin starts the call under way. Holds mu.
+func (m *meter) begin() *call {
+	m.started++
+	m.call = &call{done: make(chan struct{}), number: m.started, share: m.share, earlier: slices.Clone(m.known.earlier)}
+	return m.call
 }
 
 // roll starts a new share when the quarter hour of the present one is over. Holds mu.
@@ -103,7 +131,7 @@ func (m *meter) roll(arrival time.Time) {
 			id: schema.NewID(arrival), bucket: arrival.Truncate(budget.Bucket), window: m.budget.Window(arrival),
 			period: m.budget.Period, timezone: m.budget.Timezone, epoch: m.budget.Epoch,
 		}
-		m.left = m.budget.Limit
+		m.known.enter(m.share.window)
 	}
 }
 
@@ -115,6 +143,7 @@ func (m *meter) retire() {
 	if m.share.leased {
 		m.unsettled = append(m.unsettled, m.share)
 	}
+	m.known.leave(m.share, m.balance)
 	m.share, m.balance = nil, 0
 	m.exceededUntil, m.downUntil, m.openUntil = time.Time{}, time.Time{}, time.Time{}
 }
@@ -123,13 +152,18 @@ func (m *meter) retire() {
 func (m *meter) update(b budget.Budget) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if b.UpdatedAt.Equal(m.budget.UpdatedAt) && b.Epoch == m.budget.Epoch {
+	if b.UpdatedAt.Equal(m.budget.UpdatedAt) && b.Epoch == m.budget.Epoch && b.OverdrawnAt.Equal(m.budget.OverdrawnAt) {
 		return
 	}
 	if b.Epoch != m.budget.Epoch || b.Period != m.budget.Period || b.Timezone != m.budget.Timezone {
 		m.retire()
+		m.known = known{earlier: m.known.earlier}
+	}
+	if b.Epoch != m.budget.Epoch {
+		m.known.earlier = nil // What is on its way counts no more.
 	}
 	m.budget = b
+	m.noticed = m.started
 	m.exceededUntil, m.openUntil = time.Time{}, time.Time{}
 }
 
@@ -186,18 +220,18 @@ func (m *meter) ambition(now time.Time, need schema.NanoUSD) schema.NanoUSD {
 }
 
 // granted takes in the answer of the database to a request for more.
-func (m *meter) granted(now time.Time, s *share, g grant) {
+func (m *meter) granted(now time.Time, c *call, g grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if s != m.share {
+	if c.share != m.share {
 		// The cap changed meanwhile: all of it goes back.
-		m.unsettled = append(m.unsettled, s)
+		m.unsettled = append(m.unsettled, c.share)
 		return
 	}
 	m.balance += g.granted
-	m.left = max(0, g.remaining)
+	m.observe(c, g.figures)
 	switch {
-	case g.granted == 0 && g.remaining <= 0:
+	case g.granted == 0 && g.remaining() <= 0:
 		m.exceededUntil = now.Add(exceededFor)
 	default:
 		m.openUntil = now.Add(exceededFor)
@@ -206,10 +240,11 @@ func (m *meter) granted(now time.Time, s *share, g grant) {
 
 // failed notes that the database did not answer. It may have done what it was
 // asked all the same, so the share is used up and then closed, which settles it.
-func (m *meter) failed(now time.Time, s *share) {
+func (m *meter) failed(now time.Time, c *call) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	s.final = true
+	c.share.final = true
+	m.failedCall = c.number
 	m.downUntil = now.Add(downFor)
 }
 
@@ -236,10 +271,9 @@ func (m *meter) idle() *call {
 	if m.call != nil || m.share == nil || m.share.final || surplus <= m.balance/2 {
 		return nil
 	}
-	m.left += surplus
+	m.known.leased -= surplus
 	m.balance -= surplus
-	m.call = &call{done: make(chan struct{}), share: m.share}
-	return m.call
+	return m.begin()
 }
 
 // takeUnsettled hands the shares to close over.
@@ -275,18 +309,4 @@ func (m *meter) finish(c *call) {
 	defer m.mu.Unlock()
 	m.call = nil
 	close(c.done)
-}
-
-// standing is what the cap looks like from here.
-func (m *meter) standing() Standing {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	s := Standing{Budget: m.budget, Remaining: m.budget.Limit}
-	if m.share != nil {
-		s.Remaining = min(m.budget.Limit, m.left+m.balance)
-		if m.budget.Period != budget.Total {
-			s.ResetsAt = m.share.window.End
-		}
-	}
-	return s
 }

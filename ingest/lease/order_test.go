@@ -23,6 +23,7 @@ func (w *world) step() {
 	switch n := r.IntN(100); {
 	case n < 58:
 		w.trackAny(g)
+		w.checkReached()
 	case n < 72:
 		w.store(r.IntN(8))
 	case n < 82:
@@ -54,6 +55,30 @@ func (w *world) step() {
 		w.removeOrPut()
 	default:
 		w.reset()
+	}
+}
+
+// checkReached fails the test if the cap is reached and a replica that has heard of it
+// lets anything through, even what costs nothing. Of what came under no lease and is
+// not stored nobody can know.
+func (w *world) checkReached() {
+	w.t.Helper()
+	known, window := w.spent(), w.window()
+	for _, e := range w.kafka {
+		if len(e.Leases) == 0 && window.Contains(e.ReceivedAt) {
+			known -= e.Cost
+		}
+	}
+	if !w.capped || known < w.limit {
+		return
+	}
+	w.reload()
+	for _, g := range w.gates {
+		forget(g)
+		e := w.event(0)
+		if _, err := g.Admit(context.Background(), &e); err == nil {
+			w.t.Fatalf("%s of %s is spent, and an event without cost passes", known, w.limit)
+		}
 	}
 }
 
@@ -142,6 +167,8 @@ func (w *world) reset() {
 	}
 	w.reload()
 	w.forgive()
+	w.resets++
+	clear(w.shown)
 	w.lookAway()
 	w.highest, w.largest = w.limit+w.unseen, 0
 	if s := w.state(); s.Spent != (schema.Sum{}) || s.Leased != 0 {

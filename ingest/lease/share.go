@@ -22,6 +22,8 @@ type share struct {
 	// charged is the cost of all events let through under it that are or may be
 	// recorded.
 	charged schema.NanoUSD
+	// used is the part of charged that the database had read when it was asked last.
+	used schema.NanoUSD
 	// leased says that the database knows or may know the lease.
 	leased bool
 	// final says that the database was asked for more and did not answer: the
@@ -32,15 +34,15 @@ type share struct {
 // over reports whether events that arrive at t need another share.
 func (s *share) over(t time.Time) bool { return !t.Before(s.bucket.Add(budget.Bucket)) }
 
-// Standing is where a cap stands as this replica knows it: exact when the cap was
-// asked for last, and never less than what is left by more than other replicas
-// have given back since.
+// Standing is where a cap stands as this replica knows it.
 type Standing struct {
-	Budget    budget.Budget
+	Budget budget.Budget
+	// Spent is what the database knew as spent when it was asked last and what this
+	// replica has recorded since. It may be above the cap.
+	Spent schema.NanoUSD
+	// Remaining is what this replica would still let through: what other replicas hold or
+	// have on their way is not in it.
 	Remaining schema.NanoUSD
 	// ResetsAt is when the next period starts; zero for a cap that never does.
 	ResetsAt time.Time
 }
-
-// Spent is what counts as spent or on its way.
-func (s Standing) Spent() schema.NanoUSD { return s.Budget.Limit - s.Remaining }

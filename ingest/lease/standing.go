@@ -3,20 +3,34 @@ package lease
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/budget"
 )
 
-// Standing says where a cap stands without charging it: what is left for an event
-// that this replica is asked to let through now. It asks the database, and while
-// that is away goes by what this replica knows, if it ever leased of the period. ok
-// is false without a cap. The error is ErrUnknown.
+// Standing returns where a cap stands without charging it. It asks the database, and
+// while that is away goes by what this replica knows of the period. ok is false
+// without a cap. The error is ErrUnknown.
 func (g *Gate) Standing(ctx context.Context, scope budget.Scope) (s Standing, ok bool, err error) {
+	return g.standing(ctx, scope, false)
+}
+
+// Known is Standing of the tighter of the caps of an agent and its account, and asks
+// the database only about a period of which this replica knows nothing. ok is false
+// without a cap and when nobody knows.
+func (g *Gate) Known(ctx context.Context, agent budget.Scope) (tightest Standing, ok bool) {
+	for _, scope := range [...]budget.Scope{agent, {AccountID: agent.AccountID}} {
+		s, capped, err := g.standing(ctx, scope, true)
+		if capped && err == nil && (!ok || s.Remaining < tightest.Remaining) {
+			tightest, ok = s, true
+		}
+	}
+	return tightest, ok
+}
+
+func (g *Gate) standing(ctx context.Context, scope budget.Scope, knownServes bool) (Standing, bool, error) {
 	meters := g.meters.Load()
 	if meters == nil {
 		return Standing{}, false, ErrUnknown
@@ -25,71 +39,73 @@ func (g *Gate) Standing(ctx context.Context, scope budget.Scope) (s Standing, ok
 	if m == nil {
 		return Standing{}, false, nil
 	}
-	now := g.now()
-	b, window, balance := m.holds(now)
-	s = Standing{Budget: b}
-	if b.Period != budget.Total {
-		s.ResetsAt = window.End
+	if !knownServes || !m.knows(g.now()) {
+		var err error
+		if m, err = g.look(ctx, scope, m); err != nil && ctx.Err() == nil {
+			g.metrics.call("standing", "failed")
+			g.log.WarnContext(ctx, "cap not read", "error", err)
+		}
+		if m == nil {
+			return Standing{}, false, nil
+		}
 	}
-	// The balance was read first. What is leased meanwhile counts for others, so
-	// that rather too little than too much is told.
-	limit, left, err := g.bank.left(ctx, scope, window)
-	switch {
-	case err == nil:
-		g.metrics.call("standing", "ok")
-		s.Budget.Limit, s.Remaining = limit, min(limit, left+balance)
-		return s, true, nil
-	case errors.Is(err, pgx.ErrNoRows):
-		return Standing{}, false, nil
-	case ctx.Err() == nil:
-		g.metrics.call("standing", "failed")
-		g.log.WarnContext(ctx, "cap not read", "error", err)
-	}
-	if known, ok := m.recall(now); ok {
-		return known, true, nil
-	}
-	if g.onUnknown() != nil {
+	s, known := m.standing()
+	if !known && g.onUnknown() != nil {
 		return Standing{}, true, ErrUnknown
 	}
-	s.Remaining = b.Limit
 	return s, true, nil
 }
 
-// holds returns the cap, its period, and what this replica holds of that.
-func (m *meter) holds(now time.Time) (b budget.Budget, w budget.Window, balance schema.NanoUSD) {
+// look asks the database where a cap stands, once for all who ask at the same time. It
+// returns the meter that was asked about, which is another after a change of the cap,
+// or nil for a cap that was removed.
+func (g *Gate) look(ctx context.Context, scope budget.Scope, m *meter) (*meter, error) {
+	// The client may hang up; the answer is for all who wait.
+	ctx = context.WithoutCancel(ctx)
+	since := m.calls()
+	for range maxAsks {
+		c, mine, ok := m.look(g.now(), since)
+		switch {
+		case ok:
+			return m, nil
+		case c == nil:
+			return m, ErrUnknown
+		case !mine:
+			<-c.done // A call ends within callTimeout.
+			continue
+		}
+		err := g.lookOnce(ctx, scope, m, c)
+		if !errors.Is(err, pgx.ErrNoRows) {
+			return m, err
+		}
+		if err := g.load(ctx, g.pool); err != nil {
+			return m, err
+		}
+		if m = (*g.meters.Load())[scope]; m == nil {
+			return nil, nil //nolint:nilnil // No cap, no meter.
+		}
+		since = m.calls()
+	}
+	return m, ErrUnknown
+}
+
+func (g *Gate) lookOnce(ctx context.Context, scope budget.Scope, m *meter, c *call) error {
+	defer m.finish(c)
+	f, err := g.bank.look(ctx, scope, c)
+	if err != nil {
+		if !errors.Is(err, pgx.ErrNoRows) {
+			m.lookFailed(c)
+		}
+		return err
+	}
+	g.metrics.call("standing", "ok")
+	m.looked(c, f)
+	return nil
+}
+
+// knows reports whether the database was asked about the period of now.
+func (m *meter) knows(now time.Time) bool {
 	m.mu.Lock()
 	defer m.mu.Unlock()
-	if m.share != nil && m.share.window.Contains(now) {
-		return m.budget, m.share.window, m.balance
-	}
-	return m.budget, m.budget.Window(now), 0
-}
-
-// recall returns where the cap stood when the database was last asked. ok is false
-// if it never was in this period.
-func (m *meter) recall(now time.Time) (s Standing, ok bool) {
-	m.mu.Lock()
-	known := m.share != nil && m.share.leased && m.share.window.Contains(now)
-	m.mu.Unlock()
-	if !known {
-		return Standing{}, false
-	}
-	return m.standing(), true
-}
-
-const selectLeft = `
-SELECT b.limit_nano_usd,
-  greatest(b.limit_nano_usd - budget_spent($1, $2, $3, $4) - budget_leased($1, $2, $3, $4), 0)::bigint
-FROM budgets b WHERE b.account_id = $1 AND b.agent = $2`
-
-// left returns a cap's limit and what of it is neither spent nor leased. It returns
-// pgx.ErrNoRows for a cap that was removed.
-func (b *bank) left(ctx context.Context, scope budget.Scope, w budget.Window) (limit, left schema.NanoUSD, err error) {
-	ctx, cancel := context.WithTimeout(ctx, b.timeout)
-	defer cancel()
-	err = b.pool.QueryRow(ctx, selectLeft, scope.AccountID, scope.Agent, w.Start, w.End).Scan(&limit, &left)
-	if err != nil {
-		return 0, 0, fmt.Errorf("read what is left of a cap: %w", err)
-	}
-	return limit, left, nil
+	return m.known.asked && m.known.window.Contains(now)
 }

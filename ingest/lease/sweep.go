@@ -122,7 +122,7 @@ func (g *Gate) settle(ctx context.Context, m *meter) bool {
 	defer m.finish(c)
 	if err := g.bank.settle(ctx, *g.replica.Load(), m.scope(), c.share, m.keeps(c.share), false); err != nil {
 		g.metrics.call("return", "failed")
-		m.failed(time.Now(), c.share)
+		m.failed(time.Now(), c)
 		return false
 	}
 	g.metrics.call("return", "ok")

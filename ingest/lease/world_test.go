@@ -40,6 +40,17 @@ type world struct {
 	// there was no cap, and was not stored when there was one again.
 	highest, unseen schema.NanoUSD
 	now             time.Time
+	// admitted are all that were let through, also what was not written and what came
+	// twice.
+	admitted []passage
+	resets   int
+	// shown is what each replica answered last as spent, and of which period.
+	shown map[*Gate]shown
+}
+
+type shown struct {
+	window budget.Window
+	spent  schema.NanoUSD
 }
 
 // passage is an event that was let through.
@@ -49,12 +60,14 @@ type passage struct {
 	cost schema.NanoUSD
 	// forgiven says that a reset has taken it out of what counts.
 	forgiven bool
+	// by is the replica that let it through under a cap.
+	by *Gate
 }
 
 func newWorld(t testing.TB, r *rand.Rand, pool *pgxpool.Pool, limit schema.NanoUSD, replicas int) *world {
 	t.Helper()
 	w := &world{
-		t: t, r: r, pool: pool, limit: limit, period: budget.Total, zone: "UTC", highest: limit, keys: map[string]bool{},
+		t: t, r: r, pool: pool, limit: limit, period: budget.Total, zone: "UTC", highest: limit, keys: map[string]bool{}, shown: map[*Gate]shown{},
 		scope: budget.Scope{AccountID: schema.NewID(time.Now()), Agent: "a"},
 		now:   time.Now().UTC().Truncate(time.Microsecond),
 	}
@@ -92,6 +105,11 @@ func (w *world) remove() {
 		w.t.Fatal(err)
 	}
 	w.capped = false
+	// A cap that is set again is another one.
+	clear(w.shown)
+	for i := range w.passed {
+		w.passed[i].by = nil
+	}
 }
 
 // reload lets every replica hear of what changed.
@@ -171,6 +189,8 @@ func (w *world) track(g *Gate, cost schema.NanoUSD, key string) bool {
 	case err != nil:
 		w.t.Fatal(err)
 	}
+	w.admitted = append(w.admitted, passage{at: e.ReceivedAt, cost: cost})
+	w.checkShown(g, charge)
 	switch w.r.IntN(20) {
 	case 0:
 		charge.Refund() // surely not written
@@ -182,10 +202,43 @@ func (w *world) track(g *Gate, cost schema.NanoUSD, key string) bool {
 		charge.Taint() // nobody knows; it was written
 	}
 	w.write(e)
+	if charge != nil && len(w.passed) > 0 && w.passed[len(w.passed)-1].id == e.ID {
+		w.passed[len(w.passed)-1].by = g
+	}
 	if spent := w.spent(); w.capped && spent > w.highest+w.largest {
 		w.t.Fatalf("let through %s with a cap of %s and no event above %s", spent, w.highest, w.largest)
 	}
 	return true
+}
+
+// checkShown fails the test unless the answer to an event that was let through shows as
+// spent no less than this replica has recorded and has shown before, and no more than
+// was ever let through: no share that is not used up.
+func (w *world) checkShown(g *Gate, charge *Charge) {
+	w.t.Helper()
+	s, ok := charge.Standing()
+	if !ok {
+		return
+	}
+	window := w.window()
+	if before := w.shown[g]; before.window == window && s.Spent < before.spent {
+		w.t.Fatalf("%s is shown as spent after %s was", s.Spent, before.spent)
+	}
+	w.shown[g] = shown{window, s.Spent}
+	least, most := schema.NanoUSD(0), schema.NanoUSD(0)
+	for _, p := range w.passed {
+		if p.by == g && !p.forgiven && window.Contains(p.at) {
+			least += p.cost
+		}
+	}
+	for _, p := range w.admitted {
+		if window.Contains(p.at) {
+			most += p.cost
+		}
+	}
+	if s.Spent < least || w.resets == 0 && s.Spent > most || s.Budget.Limit != w.limit {
+		w.t.Fatalf("%s of %s is shown as spent, want at least %s, at most %s, of %s", s.Spent, s.Budget.Limit, least, most, w.limit)
+	}
 }
 
 // write puts an event that was let through into Kafka.

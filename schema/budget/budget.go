@@ -53,6 +53,9 @@ type Budget struct {
 	Epoch     int32
 	CreatedAt time.Time
 	UpdatedAt time.Time
+	// OverdrawnAt is when an ingest replica was last granted more than was left while
+	// others held shares; zero if never.
+	OverdrawnAt time.Time
 }
 
 // Bucket is how finely spend and leases are kept, by time of arrival. Every period

@@ -64,12 +64,16 @@ func (s *Store) Delete(ctx context.Context, scope Scope) error {
 }
 
 const selectBudget = `
-SELECT account_id, agent, limit_nano_usd, period, timezone, alert_at, on_unpriced, epoch, created_at, updated_at
+SELECT account_id, agent, limit_nano_usd, period, timezone, alert_at, on_unpriced, epoch, created_at, updated_at, overdrawn_at
 FROM budgets`
 
 func scanBudget(row pgx.CollectableRow) (b Budget, err error) {
+	var overdrawn *time.Time
 	err = row.Scan(&b.AccountID, &b.Agent, &b.Limit, &b.Period, &b.Timezone, &b.AlertAt, &b.OnUnpriced,
-		&b.Epoch, &b.CreatedAt, &b.UpdatedAt)
+		&b.Epoch, &b.CreatedAt, &b.UpdatedAt, &overdrawn)
+	if overdrawn != nil {
+		b.OverdrawnAt = *overdrawn
+	}
 	return b, err
 }
 

@@ -61,7 +61,7 @@ const none = -1
 // lease asks for more of a lease and returns what was granted and what is left.
 func (l *ledger) lease(id schema.ID, need, want int64) (granted, remaining int64) {
 	l.t.Helper()
-	const ask = `SELECT coalesce(granted, -1), coalesce(remaining, -1)::bigint FROM lease_budget($1, $2, $3, $4, $5, $6, $7, $8, $9)`
+	const ask = `SELECT coalesce(granted, -1), coalesce(of_limit - spent - leased, -1)::bigint FROM lease_budget($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 	err := l.pool.QueryRow(l.t.Context(), ask, l.scope.AccountID, l.scope.Agent, l.window.Start, l.window.End, l.epoch, id, l.replica, need, want).
 		Scan(&granted, &remaining)
 	if err != nil {
