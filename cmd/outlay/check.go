@@ -17,6 +17,7 @@ import (
 type checkCommand struct {
 	databaseFlags
 	kafkaFlags
+	retentionFlags
 }
 
 // errNotInOrder makes the command exit with 1; what is wrong was printed.
@@ -26,7 +27,7 @@ var errNotInOrder = errors.New("not everything is in order")
 func (c *checkCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
-	r := &checkReport{topics: c.topicNames}
+	r := &checkReport{topics: c.topicNames, retention: c.Retention}
 	conn, err := c.connect(ctx)
 	r.note("database", "answers", err)
 	if err == nil {
@@ -51,7 +52,9 @@ func (c *checkCommand) Run(ctx context.Context) error {
 
 type checkReport struct {
 	topics topicNames
-	failed bool
+	// retention is how long the topics have to keep events.
+	retention time.Duration
+	failed    bool
 }
 
 // note prints what was found, or what is wrong.
@@ -111,12 +114,23 @@ func (r *checkReport) kafka(ctx context.Context, client *kgo.Client, conn *pgx.C
 	if err != nil {
 		return
 	}
-	ends, err := kadm.NewClient(client).ListEndOffsets(ctx, r.topics.Topic, r.topics.DeadLetters)
+	admin := kadm.NewClient(client)
+	ends, err := admin.ListEndOffsets(ctx, r.topics.Topic, r.topics.DeadLetters)
 	if err == nil {
 		err = ends.Error()
 	}
 	r.note("topics", "exist", err)
-	if err != nil || conn == nil {
+	if err != nil {
+		return
+	}
+	risks, err := topicRisks(ctx, admin, r.retention, r.topics.Topic, r.topics.DeadLetters)
+	if err != nil || len(risks) == 0 {
+		r.note("durability", "the topics keep what they acknowledge", err)
+	}
+	for _, risk := range risks {
+		r.note("durability", "", errors.New(risk))
+	}
+	if conn == nil {
 		return
 	}
 	lag, err := r.storedLag(ctx, conn, ends)

@@ -53,7 +53,7 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return fmt.Errorf("make the kafka client: %w", err)
 	}
 	defer client.Close()
-	if err := c.ensure(ctx, client, c.topicNames); err != nil {
+	if err := c.ensure(ctx, client, c.topicNames, log); err != nil {
 		return err
 	}
 	return printStatus(ctx, conn)

@@ -106,7 +106,7 @@ func migrateUp(ctx context.Context, database databaseFlags, log *slog.Logger) er
 }
 
 // upTopics suit one broker and one processor.
-var upTopics = topicFlags{Partitions: 4, Replication: 1, Retention: 7 * 24 * time.Hour}
+var upTopics = topicFlags{Partitions: 4, Replication: 1, retentionFlags: retentionFlags{7 * 24 * time.Hour}}
 
 // assemble puts all tiers behind one address.
 func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool, kafka []kgo.Opt) error {
@@ -115,7 +115,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 		return fmt.Errorf("make the kafka client: %w", err)
 	}
 	defer admin.Close()
-	if err := upTopics.ensure(ctx, admin, defaultTopics); err != nil {
+	if err := upTopics.ensure(ctx, admin, defaultTopics, p.log); err != nil {
 		return err
 	}
 	keyFile := filepath.Join(c.DataDir, "jwt-key.pem")
