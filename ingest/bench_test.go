@@ -36,7 +36,6 @@ const (
 	brokerVar = "OUTLAY_BENCH_BROKER"
 	secretVar = "OUTLAY_BENCH_SECRET"
 	dirVar    = "OUTLAY_BENCH_DIR"
-	lingerVar = "OUTLAY_BENCH_LINGER"
 )
 
 func TestMain(m *testing.M) {
@@ -65,18 +64,11 @@ func serveBare() error {
 }
 
 func serveIngest() error {
-	cfg := DefaultConfig()
-	if text := os.Getenv(lingerVar); text != "" {
-		var err error
-		if cfg.Linger, err = time.ParseDuration(text); err != nil {
-			return err
-		}
-	}
 	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
 	if err != nil {
 		return err
 	}
-	return serveHTTP(benchServer(cfg, client).Handler())
+	return serveHTTP(benchServer(DefaultConfig(), client).Handler())
 }
 
 // servePriced does all that a batch needs but write it to Kafka.
@@ -119,8 +111,7 @@ func serveHTTP(h http.Handler) error {
 	return httpserver.New(h, httpserver.Config{}).Serve(l)
 }
 
-// serveBroker is a broker with its data on disk and as many partitions as the one
-// of `outlay up`.
+// serveBroker is a broker with its data on disk and a topic of four partitions.
 func serveBroker() error {
 	options := []kfake.Opt{
 		kfake.NumBrokers(1), kfake.DataDir(os.Getenv(dirVar)), kfake.SeedTopics(4, wire.EventsTopic),
@@ -263,7 +254,7 @@ func BenchmarkTrack(b *testing.B) {
 	}{
 		{"bare", startRole(b, "bare")},
 		{"track", startRole(b, "ingest", brokerVar+"="+broker.address, secretVar+"="+secret)},
-		{"track-synced", startRole(b, "ingest", brokerVar+"="+synced.address, secretVar+"="+secret, lingerVar+"=2ms")},
+		{"track-synced", startRole(b, "ingest", brokerVar+"="+synced.address, secretVar+"="+secret)},
 	}
 	for _, connections := range []int{64, 256} {
 		for round := range 2 {

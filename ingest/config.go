@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"errors"
-	"fmt"
 	"time"
 )
 
@@ -15,9 +14,6 @@ type Config struct {
 	// ProduceTimeout is how long a request waits for Kafka before it is answered
 	// 500, which means that nobody knows whether the event was recorded.
 	ProduceTimeout time.Duration `name:"produce-timeout" default:"5s" help:"How long a request waits for Kafka to acknowledge before it is answered 500."`
-	// Linger is how long an event waits to be written together with others, if earlier
-	// ones are under way or wait when it comes. One that is alone does not wait.
-	Linger time.Duration `name:"kafka-linger" default:"500us" help:"How long an event that finds others under way to Kafka waits, to be written with more of them. 2ms suits brokers that sync every write to disk."`
 	// MaxBufferedBytes bounds the events that wait for Kafka, so that memory
 	// stays bounded while Kafka is away. Those of a request count until all of them
 	// are settled. More are answered 500 at once.
@@ -28,12 +24,9 @@ type Config struct {
 	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 75 bytes."`
 }
 
-// maxLinger is far less than the shortest time that a request waits for Kafka.
-const maxLinger = 50 * time.Millisecond
-
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
-	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, Linger: 500 * time.Microsecond, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}
+	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}
 }
 
 // Validate returns an error that names the flag to mend.
@@ -45,8 +38,6 @@ func (c Config) Validate() error {
 		return errors.New("--max-batch-bytes must be at least --max-body-bytes")
 	case c.ProduceTimeout < 100*time.Millisecond:
 		return errors.New("--produce-timeout must be at least 100ms")
-	case c.Linger < 0 || c.Linger > maxLinger:
-		return fmt.Errorf("--kafka-linger must be between 0s and %v", maxLinger)
 	case c.MaxBufferedBytes < c.MaxBatchBytes:
 		return errors.New("--max-buffered-bytes must be at least --max-batch-bytes")
 	case c.RecentKeys < 0:

@@ -71,7 +71,6 @@ func (s *shipment) delivery() *delivery {
 func (s *shipment) arrived() {
 	if s.left.Add(-1) == 0 {
 		s.producer.buffered.Add(-s.size)
-		s.producer.pending.finished(s.sent)
 		s.done <- true
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"strings"
 	"testing"
 	"time"
 
@@ -42,7 +43,7 @@ func newFixture(t testing.TB, db *schematest.DB, addrs []string) *fixture {
 		topic: schematest.Topic(t, addrs, 3), dead: schematest.Topic(t, addrs, 1),
 	}
 	f.group = "group-" + f.topic
-	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ProducerLinger(0))
+	client, err := kgo.NewClient(kgo.SeedBrokers(addrs...), kgo.ProducerLinger(0), kgo.ProducerBatchCompression(kgo.NoCompression()))
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -219,6 +220,32 @@ func TestRunStoresEachEventOnce(t *testing.T) {
 			t.Errorf("stored counter = %v, want 3010", n)
 		}
 	})
+}
+
+// A few events wait for more; a batch that is full does not, and neither does the end.
+func TestRunWaitsForABatchToFill(t *testing.T) {
+	t.Parallel()
+	f := fakeFixture(t, schematest.Database(t))
+	f.topic = schematest.Topic(t, f.addrs, 1)
+	f.group = "group-" + f.topic
+	p := f.start(t, func(c *Config) { c.BatchRecords, c.BatchWait = 100, time.Hour })
+	f.produce(t, f.events(0, 1)...)
+	for deadline := time.Now().Add(patience); testutil.ToFloat64(p.metrics.lag.WithLabelValues("0")) != 1; time.Sleep(f.poll) {
+		if got := f.totals(t); got.Events != 0 {
+			t.Fatalf("an event was stored that should wait for others: %+v", got)
+		}
+		if time.Now().After(deadline) {
+			t.Fatal("no lag was measured")
+		}
+	}
+	events := f.events(1, 100)
+	events[98].Metadata = []byte(`{"k":"` + strings.Repeat("x", 100*smallRecord) + `"}`)
+	f.produce(t, events...)
+	f.await(t, plain(100))
+	f.produce(t, f.events(100, 101)...)
+	p.stop()
+	f.start(t)
+	f.await(t, plain(101))
 }
 
 // All columns of an event arrive as they were sent.

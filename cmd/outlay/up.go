@@ -75,6 +75,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err != nil {
 		return err
 	}
+	kafka = append(kafka, broker.ClientOption())
 	if err := c.assemble(ctx, p, pool, kafka); err != nil {
 		return err
 	}
@@ -105,8 +106,9 @@ func migrateUp(ctx context.Context, database databaseFlags, log *slog.Logger) er
 	return migrations.Up(ctx, conn, migrations.Options{Log: log})
 }
 
-// upTopics suit one broker and one processor.
-var upTopics = topicFlags{Partitions: 4, Replication: 1, retentionFlags: retentionFlags{7 * 24 * time.Hour}}
+// upTopics suit one broker and one processor: the broker syncs every partition that a
+// request writes to, one after the other.
+var upTopics = topicFlags{Partitions: 1, Replication: 1, retentionFlags: retentionFlags{7 * 24 * time.Hour}}
 
 // assemble puts all tiers behind one address.
 func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool, kafka []kgo.Opt) error {

@@ -10,6 +10,9 @@ import (
 	"path/filepath"
 
 	"github.com/twmb/franz-go/pkg/kfake"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+	"github.com/twmb/franz-go/pkg/kversion"
 )
 
 // Broker is a running broker.
@@ -34,6 +37,19 @@ func Start(dir string) (*Broker, error) {
 
 // Addresses are where clients on this machine reach the broker.
 func (b *Broker) Addresses() []string { return b.cluster.ListenAddrs() }
+
+// oneRequestVersion is the newest version of the produce request with which an idempotent
+// producer has one request under way instead of five, as with Kafka 0.11.
+const oneRequestVersion = 3
+
+// ClientOption is for every client of the broker. The broker handles one request after the
+// other and syncs each, so five small ones take five times as long as one with the same
+// events: a producer sends what waits when the request before is answered.
+func ClientOption() kgo.Opt {
+	versions := kversion.Stable()
+	versions.SetMaxKeyVersion(int16(kmsg.Produce), oneRequestVersion)
+	return kgo.MaxVersions(versions)
+}
 
 // Close writes out what is open and stops the broker.
 func (b *Broker) Close() { b.cluster.Close() }
