@@ -23,6 +23,8 @@ random 24 | keep postgres_password
 random 24 | keep database_password
 random 24 | keep grafana_database_password
 random 12 | keep grafana_admin_password
+# What encrypts signing secrets in the database: later lines are older keys, which decrypt only.
+random 32 | keep secrets_key
 printf 'postgres://outlay:%s@timescaledb:5432/outlay?sslmode=disable' "$(cat database_password)" | keep database_url
 
 # An Ed25519 key as PKCS #8: a fixed head of 16 bytes and then the key itself.

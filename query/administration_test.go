@@ -124,7 +124,7 @@ func TestUsers(t *testing.T) {
 
 	w.bob.change(carol.ID, `{"role":"owner"}`).refused(http.StatusNotFound)
 	w.alice.change("usr_x", `{}`).refused(http.StatusNotFound)
-	if refusal := w.alice.post("/v1/users", `{"email":"BOB@example.com","password":"a long password","role":"viewer"}`).refused(http.StatusConflict); refusal.Title != "Conflict" {
+	if refusal := w.alice.post("/v1/users", `{"email":"ALICE@example.com","password":"a long password","role":"viewer"}`).refused(http.StatusConflict); refusal.Title != "Conflict" {
 		t.Errorf("%+v", refusal)
 	}
 	me := w.alice.user.ID.Text(schema.UserPrefix)

@@ -17,13 +17,18 @@ const auditPrefix schema.Prefix = "aud"
 // newAct returns the line of the audit log for an act of the caller. detail is
 // shown there, so it holds no secret.
 func (s *Server) newAct(c *call, action, target string, detail any) (*usage.Act, error) {
+	return s.actOf(c, &c.who.UserID, action, target, detail)
+}
+
+// actOf is newAct for an act of another user, or of nobody who is known for nil.
+func (s *Server) actOf(c *call, userID *schema.ID, action, target string, detail any) (*usage.Act, error) {
 	text, err := json.Marshal(detail)
 	if err != nil {
 		return nil, err
 	}
 	now := s.now().UTC().Truncate(time.Microsecond)
 	return &usage.Act{
-		AuditID: schema.NewID(now), At: usage.Time{Time: now}, UserID: &c.who.UserID, Action: action, Target: target,
+		AuditID: schema.NewID(now), At: usage.Time{Time: now}, UserID: userID, Action: action, Target: target,
 		Detail: text, Address: c.ClientIP(), RequestID: requestID(c.Context),
 	}, nil
 }

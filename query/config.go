@@ -15,6 +15,7 @@ import (
 
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/price"
+	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -26,6 +27,8 @@ type Config struct {
 	Pool *pgxpool.Pool
 	// Keys sign and check the tokens.
 	Keys *auth.Keys
+	// Secrets encrypt the secrets of alert channels. Defaults to keeping them as they are.
+	Secrets *secret.Keys
 	// BaseURL is where people reach the server, such as "https://outlay.example.com";
 	// share links start with it. Defaults to what the request was sent to, which is
 	// wrong behind a proxy that speaks TLS for us.
@@ -41,8 +44,8 @@ type Config struct {
 	Prices func() *price.Book
 	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
 	TokenLifetime time.Duration
-	// SignInLifetime is how long a sign-in lasts without being refreshed. Defaults
-	// to 30 days.
+	// SignInLifetime is how long a sign-in lasts, however often it is refreshed.
+	// Defaults to 30 days.
 	SignInLifetime time.Duration
 	// StatementTimeout bounds every statement. Defaults to 10 s.
 	StatementTimeout time.Duration

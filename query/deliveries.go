@@ -226,7 +226,7 @@ func (s *Server) putOwnChannels(c *call) error {
 	detail := map[string]any{"channels": alertDetail(&alert.Rule{Channels: channels})["channels"]}
 	err := s.administer(c, "channels.set", detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		var err error
-		channels, err = alert.NewStore(tx).SetChannels(ctx, c.who.AccountID, nil, channels, s.now().UTC().Truncate(time.Microsecond))
+		channels, err = alert.NewStore(tx).Sealing(s.secrets).SetChannels(ctx, c.who.AccountID, nil, channels, s.now().UTC().Truncate(time.Microsecond))
 		return c.who.AccountID.Text(schema.AccountPrefix), err
 	})
 	if err != nil {

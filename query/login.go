@@ -6,6 +6,8 @@ import (
 	"net/http"
 	"time"
 
+	"github.com/jackc/pgx/v5"
+
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
@@ -16,10 +18,19 @@ import (
 type loginRequest struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
+	// AccountID is for an e-mail address that has users in several accounts.
+	AccountID string `json:"account_id"`
 }
 
-func (r *loginRequest) err() error {
+// attempt returns what the request signs in with, from an address.
+func (r *loginRequest) attempt(address string) (a auth.Attempt, err error) {
+	a = auth.Attempt{Email: r.Email, Password: r.Password, Address: address}
 	var faults schema.Faults
+	if r.AccountID != "" {
+		if a.AccountID, err = schema.ParseID(schema.AccountPrefix, r.AccountID); err != nil {
+			faults.Add("account_id", "must be the id of an account, acc_…")
+		}
+	}
 	if r.Email == "" {
 		faults.Add("email", "is required")
 	}
@@ -30,9 +41,9 @@ func (r *loginRequest) err() error {
 		faults.Add("password", "is too long")
 	}
 	if len(faults) > 0 {
-		return problem.FromFaults(faults)
+		return a, problem.FromFaults(faults)
 	}
-	return nil
+	return a, nil
 }
 
 type tokenReply struct {
@@ -57,21 +68,52 @@ func (s *Server) login(c *call) error {
 	if err := c.body(&request); err != nil {
 		return err
 	}
-	if err := request.err(); err != nil {
+	attempt, err := request.attempt(c.ClientIP())
+	if err != nil {
 		return err
 	}
-	ctx, cancel := c.finishing()
-	defer cancel()
-	user, err := s.signIn.Check(ctx, request.Email, request.Password, c.ClientIP())
+	user, err := s.checkPassword(c, attempt)
 	s.metrics.signIns.WithLabelValues(signInOutcome(err)).Inc()
 	if err != nil {
 		return signInError(err)
 	}
-	signIn, refresh, err := s.signIns.Start(ctx, user, auth.Network(c.ClientIP()))
+	who, refresh, err := s.startSignIn(c, user)
 	if err != nil {
 		return err
 	}
-	return s.replyToken(c, auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role, SignIn: signIn}, refresh)
+	return s.replyToken(c, who, refresh)
+}
+
+// checkPassword returns the user whom an attempt signs in. One that fails goes to the
+// audit log of the accounts that have the e-mail address.
+func (s *Server) checkPassword(c *call, a auth.Attempt) (account.User, error) {
+	ctx, cancel := c.finishing()
+	defer cancel()
+	user, err := s.signIn.Check(ctx, a)
+	var tooMany *auth.TooManyTriesError
+	switch {
+	case errors.Is(err, auth.ErrWrongPassword):
+		s.failures.note(c, a, reasonWrong)
+	case errors.As(err, &tooMany) && tooMany.First:
+		s.failures.note(c, a, reasonSlowed)
+	}
+	return user, err
+}
+
+// startSignIn begins a sign-in and notes it in the audit log.
+func (s *Server) startSignIn(c *call, user account.User) (who auth.Principal, refresh string, err error) {
+	who = auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role}
+	act, err := s.actOf(c, &user.ID, "sign_in.start", user.ID.Text(schema.UserPrefix), struct{}{})
+	if err != nil {
+		return who, "", err
+	}
+	ctx, cancel := c.finishing()
+	defer cancel()
+	err = s.usage.Administer(ctx, user.AccountID, act, func(ctx context.Context, tx pgx.Tx) (err error) {
+		who.SignIn, refresh, err = s.signIns.Start(ctx, tx, user, auth.Network(c.ClientIP()))
+		return err
+	})
+	return who, refresh, err
 }
 
 func (s *Server) replyToken(c *call, who auth.Principal, refresh string) error {

@@ -21,6 +21,7 @@ type metrics struct {
 	// outsideTokens and keyFetches are about outside identity providers.
 	outsideTokens *prometheus.CounterVec
 	keyFetches    *prometheus.CounterVec
+	auditDropped  prometheus.Counter
 }
 
 // The outcomes of a sign-in or of a refresh.
@@ -69,6 +70,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_key_fetches_total",
 			Help: "Tries to fetch the keys of outside identity providers, by outcome; a limited one was too soon after another.",
 		}, []string{"outcome"}),
+		auditDropped: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_query_audit_dropped_total",
+			Help: "Failed sign-ins that are not in the audit log, because too many waited or the database refused them.",
+		}),
 	}
 	for _, outcome := range []string{outcomeAccepted, outcomeRefused} {
 		m.outsideTokens.WithLabelValues(outcome)
@@ -85,7 +90,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches)
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches, m.auditDropped)
 	return m
 }
 

@@ -37,14 +37,10 @@ func (s *Server) refresh(c *call) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.finishing()
-	defer cancel()
-	who, next, err := s.signIns.Refresh(ctx, token)
-	if errors.Is(err, auth.ErrReused) {
-		s.log.WarnContext(ctx, "refresh token used twice, sign-in ended", "request_id", requestID(c.Context))
-	}
-	s.metrics.refreshes.WithLabelValues(refreshOutcome(err)).Inc()
-	if errors.Is(err, auth.ErrBadRefresh) {
+	who, next, err := s.exchange(c, token)
+	reused := err == nil && next == ""
+	s.metrics.refreshes.WithLabelValues(refreshOutcome(err, reused)).Inc()
+	if errors.Is(err, auth.ErrBadRefresh) || reused {
 		return errBadRefresh
 	}
 	if err != nil {
@@ -53,12 +49,36 @@ func (s *Server) refresh(c *call) error {
 	return s.replyToken(c, who, next)
 }
 
-func refreshOutcome(err error) string {
+// exchange returns the next refresh token, or none when this one was used before:
+// somebody else has it, or had it first. Then the sign-in has ended, and the audit log
+// has it.
+func (s *Server) exchange(c *call, token string) (who auth.Principal, next string, err error) {
+	ctx, cancel := c.finishing()
+	defer cancel()
+	accountID, err := s.signIns.Account(ctx, s.pool, token)
+	if err != nil {
+		return who, "", err
+	}
+	err = s.usage.Write(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
+		who, next, err = s.signIns.Refresh(ctx, tx, token)
+		if err != nil || next != "" {
+			return err
+		}
+		act, err := s.actOf(c, nil, "sign_in.reuse", who.UserID.Text(schema.UserPrefix), struct{}{})
+		if err != nil {
+			return err
+		}
+		return act.Note(ctx, tx, accountID)
+	})
+	return who, next, err
+}
+
+func refreshOutcome(err error, reused bool) string {
 	switch {
+	case reused:
+		return outcomeReused
 	case err == nil:
 		return outcomeOK
-	case errors.Is(err, auth.ErrReused):
-		return outcomeReused
 	case errors.Is(err, auth.ErrBadRefresh):
 		return outcomeWrong
 	}
@@ -72,13 +92,29 @@ func (s *Server) logout(c *call) error {
 	if err != nil {
 		return err
 	}
-	ctx, cancel := c.finishing()
-	defer cancel()
-	if err := s.signIns.End(ctx, token); err != nil {
+	if err := s.endSignIn(c, token); err != nil && !errors.Is(err, auth.ErrBadRefresh) {
 		return err
 	}
 	c.Status(http.StatusNoContent)
 	return nil
+}
+
+func (s *Server) endSignIn(c *call, token string) error {
+	ctx, cancel := c.finishing()
+	defer cancel()
+	accountID, err := s.signIns.Account(ctx, s.pool, token)
+	if err != nil {
+		return err
+	}
+	act, err := s.actOf(c, nil, "sign_in.end", "", struct{}{})
+	if err != nil {
+		return err
+	}
+	return s.usage.Administer(ctx, accountID, act, func(ctx context.Context, tx pgx.Tx) error {
+		userID, err := s.signIns.End(ctx, tx, token)
+		act.UserID, act.Target = &userID, userID.Text(schema.UserPrefix)
+		return err
+	})
 }
 
 type changePasswordRequest struct {
@@ -98,7 +134,7 @@ func (s *Server) changePassword(c *call) error {
 	}
 	ctx, cancel := c.finishing()
 	defer cancel()
-	user, err := s.accounts.User(ctx, c.who.AccountID, c.who.UserID)
+	user, err := s.ownAccounts(c).User(ctx, c.who.AccountID, c.who.UserID)
 	if err != nil {
 		return storeError(err, "user")
 	}
@@ -106,13 +142,14 @@ func (s *Server) changePassword(c *call) error {
 		return errOutsider
 	}
 	// The same check as signing in, so that a stolen token guesses no faster.
-	if _, err := s.signIn.Check(ctx, user.Email, request.CurrentPassword, c.ClientIP()); err != nil {
+	attempt := auth.Attempt{Email: user.Email, Password: request.CurrentPassword, AccountID: user.AccountID, Address: c.ClientIP()}
+	if _, err := s.checkPassword(c, attempt); err != nil {
 		if errors.Is(err, auth.ErrWrongPassword) {
 			return problem.FromFaults(schema.Faults{{Field: "current_password", Message: "is wrong"}})
 		}
 		return signInError(err)
 	}
-	hash, err := s.hasher.Hash(ctx, request.NewPassword)
+	hash, err := s.hashFor(ctx, user.Email, request.NewPassword)
 	if err != nil {
 		return err
 	}

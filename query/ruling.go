@@ -187,7 +187,7 @@ func (s *Server) createAlert(c *call) error {
 		return err
 	}
 	err := s.administer(c, "alert.create", alertDetail(&rule), func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
-		return rule.ID.Text(alert.RulePrefix), alert.NewStore(tx).Create(ctx, &rule)
+		return rule.ID.Text(alert.RulePrefix), alert.NewStore(tx).Sealing(s.secrets).Create(ctx, &rule)
 	})
 	if err != nil {
 		return alertError(err)
@@ -221,7 +221,7 @@ func (s *Server) changeAlert(c *call) error {
 	var rule alert.Rule
 	var status alert.Status
 	err = s.usage.Administer(c.ctx(), c.who.AccountID, act, func(ctx context.Context, tx pgx.Tx) error {
-		store := alert.NewStore(tx)
+		store := alert.NewStore(tx).Sealing(s.secrets)
 		rule, err = store.Lock(ctx, c.who.AccountID, id)
 		if err != nil {
 			return err

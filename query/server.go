@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/klauspost/compress/gzip"
 
 	"github.com/outlayhq/outlay/query/auth"
@@ -26,6 +27,7 @@ import (
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/report"
+	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -37,6 +39,10 @@ type Server struct {
 	hasher   *account.Hasher
 	signIn   *auth.SignIn
 	signIns  *auth.SignIns
+	failures *failures
+	secrets  *secret.Keys
+	// pool is for the few questions before it is known which account asks.
+	pool     *pgxpool.Pool
 	standing *auth.Standing
 	tokens   *auth.Tokens
 	outside  *auth.Outside
@@ -83,8 +89,9 @@ func New(config Config) (*Server, error) {
 		usage:       usage.NewStore(config.Pool, config.StatementTimeout),
 		accounts:    account.NewStore(config.Pool, config.Now),
 		hasher:      account.NewHasher(config.ConcurrentSignIns),
-		signIns:     auth.NewSignIns(config.Pool, config.SignInLifetime, config.Now),
-		standing:    auth.NewStanding(config.Pool, config.Now),
+		signIns:     auth.NewSignIns(config.SignInLifetime, config.Now),
+		pool:        config.Pool,
+		secrets:     config.Secrets,
 		tokens:      auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
 		keys:        config.Keys,
 		prices:      config.Prices,
@@ -101,7 +108,11 @@ func New(config Config) (*Server, error) {
 		metrics:     newMetrics(config.Metrics),
 		gzips:       sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
-	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar)
+	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar(config.Pool))
+	s.standing = auth.NewStanding(s.usage, config.Now)
+	s.failures = &failures{
+		queue: make(chan failedSignIn, maxFailures), usage: s.usage, accounts: s.accounts, now: config.Now, log: config.Log, metrics: s.metrics,
+	}
 	s.outside, err = auth.NewOutside(config.IdentityProviders, config.Issuer, auth.OutsideDeps{
 		Now: config.Now, Log: config.Log, Fetched: s.metrics.keysFetched,
 	})
@@ -128,8 +139,13 @@ const (
 func (s *Server) Handler() http.Handler { return s.engine }
 
 // Run does what is to be done besides answering requests, until ctx ends: it keeps the
-// keys of the identity providers fresh.
-func (s *Server) Run(ctx context.Context) { s.outside.Run(ctx) }
+// keys of the identity providers fresh, and writes failed sign-ins to the audit log.
+func (s *Server) Run(ctx context.Context) {
+	var wg sync.WaitGroup
+	defer wg.Wait()
+	wg.Go(func() { s.failures.run(ctx) })
+	s.outside.Run(ctx)
+}
 
 // Ready returns nil when the database answers and its tables are there.
 func (s *Server) Ready(ctx context.Context) error { return s.usage.Ping(ctx) }

@@ -85,6 +85,10 @@ func newServer(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *wo
 		t.Fatal(err)
 	}
 	w.server = server
+	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))
+	var running sync.WaitGroup
+	running.Go(func() { server.Run(ctx) })
+	t.Cleanup(func() { stop(); running.Wait() })
 	front := httptest.NewServer(server.Handler())
 	t.Cleanup(front.Close)
 	w.url = front.URL

@@ -68,7 +68,7 @@ func (r *createUserRequest) err() error {
 	return nil
 }
 
-var errEmailTaken = problem.New(problem.Conflict, "Another user has this e-mail address.")
+var errEmailTaken = problem.New(problem.Conflict, "Another user of the account has this e-mail address.")
 
 // createUser makes a user of the owner's account.
 func (s *Server) createUser(c *call) error {
@@ -79,7 +79,7 @@ func (s *Server) createUser(c *call) error {
 	if err := request.err(); err != nil {
 		return err
 	}
-	hash, err := s.hasher.Hash(c.ctx(), request.Password)
+	hash, err := s.hashFor(c.ctx(), request.Email, request.Password)
 	if err != nil {
 		return err
 	}
@@ -151,7 +151,7 @@ func (s *Server) changeUser(c *call) error {
 	if err != nil {
 		return storeError(account.ErrNotFound, "user")
 	}
-	hash, err := s.newHash(c.ctx(), request.Password)
+	hash, err := s.newHash(c, id, request.Password)
 	if err != nil {
 		return err
 	}
@@ -167,13 +167,26 @@ func (s *Server) changeUser(c *call) error {
 	return c.reply(newUserReply(&user))
 }
 
-// newHash returns the hash of a new password, or nil without one.
-func (s *Server) newHash(ctx context.Context, password *string) (*string, error) {
+// newHash returns the hash of a user's new password, or nil without one.
+func (s *Server) newHash(c *call, id schema.ID, password *string) (*string, error) {
 	if password == nil {
 		return nil, nil
 	}
-	hash, err := s.hasher.Hash(ctx, *password)
+	user, err := s.ownAccounts(c).User(c.ctx(), c.who.AccountID, id)
+	if err != nil {
+		return nil, storeError(err, "user")
+	}
+	hash, err := s.hashFor(c.ctx(), user.Email, *password)
 	return &hash, err
+}
+
+// hashFor returns the hash of a new password of a user with this e-mail address.
+func (s *Server) hashFor(ctx context.Context, email, password string) (string, error) {
+	users, err := s.accounts.UsersByEmail(ctx, email)
+	if err != nil {
+		return "", err
+	}
+	return s.hasher.HashAlike(ctx, users, password)
 }
 
 // applyUserChange makes the changes. A user who is disabled or gets another

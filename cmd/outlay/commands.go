@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"os"
 	"runtime/debug"
@@ -15,6 +16,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -62,6 +64,7 @@ type processorCommand struct {
 	opsFlags
 	databaseFlags
 	kafkaFlags
+	secretsFlags
 	processorConfig
 }
 
@@ -84,8 +87,12 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	secrets, err := c.keys(ctx, log)
+	if err != nil {
+		return err
+	}
 	registry := newRegistry()
-	t, err := newProcessor(c.processorConfig, processorDeps{pool, jobs, kafka, c.topicNames}, registry, log)
+	t, err := newProcessor(c.processorConfig, processorDeps{pool, jobs, kafka, c.topicNames, secrets}, registry, log)
 	if err != nil {
 		return err
 	}
@@ -95,6 +102,23 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	log.InfoContext(ctx, "tier started", "tier", t.name, "ops", p.ops.Addr())
 	return p.run(ctx)
+}
+
+// secretsFlags say what encrypts the secrets that the database keeps.
+type secretsFlags struct {
+	SecretsKeyFile string `name:"secrets-key-file" placeholder:"FILE" help:"Keys that encrypt signing secrets and Slack addresses in the database, one of 64 hexadecimal digits in a line: the first encrypts, all decrypt. The same for query and processor. Make one with: openssl rand -hex 32"`
+}
+
+// keys reads the key file, and notes that there is none.
+func (f secretsFlags) keys(ctx context.Context, log *slog.Logger) (*secret.Keys, error) {
+	keys, err := secret.Load(f.SecretsKeyFile)
+	if err != nil {
+		return nil, fmt.Errorf("--secrets-key-file: %w", err)
+	}
+	if !keys.Encrypts() {
+		log.WarnContext(ctx, "signing secrets and Slack addresses are kept in the database unencrypted: set --secrets-key-file")
+	}
+	return keys, nil
 }
 
 // proxyFlags say whom to believe which address a request came from.
@@ -108,6 +132,7 @@ type queryCommand struct {
 	databaseFlags
 	JWTKeyFile string `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
 	proxyFlags
+	secretsFlags
 	identityFlags
 	SMTPHost string         `name:"smtp-host" placeholder:"HOST" help:"Mail server of the processors, given to both. Without one e-mail channels and report schedules are refused."`
 	Webhooks webhook.Config `embed:""`
@@ -127,9 +152,13 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	secrets, err := c.keys(ctx, log)
+	if err != nil {
+		return err
+	}
 	t, err := newQuery(queryConfig{
 		keyFile: c.JWTKeyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
-		smtpHost: c.SMTPHost, webhooks: c.Webhooks,
+		smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
 	}, pool, registry, log)
 	if err != nil {
 		return err

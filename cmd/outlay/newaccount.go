@@ -43,9 +43,9 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 	if fault := account.PasswordFault(n.password); fault != "" {
 		return credentials{}, errors.New("--password " + fault)
 	}
-	hash, err := account.NewHasher(1).Hash(ctx, n.password)
+	hash, err := hashFor(ctx, account.NewStore(pool, time.Now), n.email, n.password)
 	if err != nil {
-		return credentials{}, fmt.Errorf("hash password: %w", err)
+		return credentials{}, err
 	}
 	made := credentials{Email: n.email, Password: n.password}
 	err = pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
@@ -62,4 +62,17 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 		return err
 	})
 	return made, err
+}
+
+// hashFor returns the hash of a password of a user with this e-mail address.
+func hashFor(ctx context.Context, store *account.Store, email, password string) (string, error) {
+	users, err := store.UsersByEmail(ctx, email)
+	if err != nil {
+		return "", err
+	}
+	hash, err := account.NewHasher(1).HashAlike(ctx, users, password)
+	if err != nil {
+		return "", fmt.Errorf("hash password: %w", err)
+	}
+	return hash, nil
 }

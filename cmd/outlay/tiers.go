@@ -26,6 +26,7 @@ import (
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -106,6 +107,7 @@ type processorDeps struct {
 	pool, jobs *pgxpool.Pool
 	kafka      []kgo.Opt
 	topics     topicNames
+	secrets    *secret.Keys
 }
 
 // processorConfig is what a processor is told besides where everything is.
@@ -133,7 +135,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 		return nil, err
 	}
 	watcher := watch.New(cfg.Alerts, watch.Deps{Pool: d.pool, Topic: d.topics.Topic, Metrics: r, Log: log, Now: time.Now})
-	notifier := notify.New(cfg.Webhooks, notify.Deps{Pool: d.pool, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
+	notifier := notify.New(cfg.Webhooks, notify.Deps{Pool: d.pool, Secrets: d.secrets, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
 	return &tier{name: "processor", ready: p.Ready, run: func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return p.Run(ctx) })
@@ -153,6 +155,7 @@ type queryConfig struct {
 	// smtpHost is the mail server of the processors; empty when they have none.
 	smtpHost string
 	webhooks webhook.Config
+	secrets  *secret.Keys
 }
 
 func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
@@ -165,7 +168,7 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 	}
 	server, err := query.New(query.Config{
 		Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, IdentityProviders: cfg.IdentityProviders,
-		Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks,
+		Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks, Secrets: cfg.secrets,
 		Metrics: r, Log: log, Now: time.Now,
 	})
 	if err != nil {

@@ -22,6 +22,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/secret"
 )
 
 type upCommand struct {
@@ -124,6 +125,10 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err := ensureKeyFile(keyFile); err != nil {
 		return err
 	}
+	secrets, err := ensureSecrets(filepath.Join(c.DataDir, "secrets.key"))
+	if err != nil {
+		return err
+	}
 	books, err := newBooks(c.Prices, pool, p.registry, p.log)
 	if err != nil {
 		return err
@@ -132,13 +137,13 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics}, p.registry, p.log)
+	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics, secrets}, p.registry, p.log)
 	if err != nil {
 		return err
 	}
 	queryTier, err := newQuery(queryConfig{
 		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
-		smtpHost: c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks,
+		smtpHost: c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks, secrets: secrets,
 	}, pool, p.registry, p.log)
 	if err != nil {
 		return err
@@ -173,4 +178,13 @@ func ensureKeyFile(path string) error {
 		return err
 	}
 	return nil
+}
+
+// ensureSecrets reads the keys that encrypt what the database keeps, and makes one at the
+// first start.
+func ensureSecrets(path string) (*secret.Keys, error) {
+	if err := secret.Create(path); err != nil && !errors.Is(err, fs.ErrExist) {
+		return nil, err
+	}
+	return secret.Load(path)
 }

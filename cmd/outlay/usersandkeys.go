@@ -60,7 +60,7 @@ func (c *userCreateCommand) Run(ctx context.Context) error {
 		return errors.New("--password " + fault)
 	}
 	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
-		hash, err := account.NewHasher(1).Hash(ctx, c.Password)
+		hash, err := hashFor(ctx, store, c.Email, c.Password)
 		if err != nil {
 			return err
 		}

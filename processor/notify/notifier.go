@@ -12,6 +12,7 @@ import (
 	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -19,6 +20,8 @@ import (
 type Deps struct {
 	// Pool gives up to two connections at a time.
 	Pool *pgxpool.Pool
+	// Secrets open the secrets of channels. Defaults to none.
+	Secrets *secret.Keys
 	// Mail sends e-mail.
 	Mail    *mail.Sender
 	Metrics prometheus.Registerer
@@ -31,6 +34,7 @@ type Notifier struct {
 	outbox  outbox
 	poster  poster
 	mail    *mail.Sender
+	secrets *secret.Keys
 	metrics *metrics
 	log     *slog.Logger
 	now     func() time.Time
@@ -47,7 +51,7 @@ type Notifier struct {
 func New(cfg webhook.Config, d Deps) *Notifier {
 	policy := webhook.NewPolicy(cfg)
 	return &Notifier{
-		outbox: outbox{d.Pool, d.Now}, poster: poster{policy, newClient(policy, nil), d.Now}, mail: d.Mail,
+		outbox: outbox{d.Pool, d.Now}, secrets: d.Secrets, poster: poster{policy, newClient(policy, nil), d.Now}, mail: d.Mail,
 		metrics: newMetrics(d.Metrics), log: d.Log, now: d.Now, inHand: map[schema.ID]int{}, done: make(chan struct{}, 1),
 	}
 }
@@ -59,18 +63,23 @@ const (
 	maxInHandOfOne  = 4
 	pollInterval    = time.Second
 	measureInterval = 15 * time.Second
+	resealInterval  = time.Hour
 )
 
 // Run sends until ctx ends, and returns nil when the tries in hand are noted.
 func (n *Notifier) Run(ctx context.Context) error {
 	var tries sync.WaitGroup
 	defer tries.Wait()
-	var measured time.Time
+	var measured, resealed time.Time
 	for ctx.Err() == nil {
 		started, err := n.start(ctx, &tries)
 		if now := n.now(); err == nil && now.After(measured.Add(measureInterval)) {
 			measured = now
 			err = n.measure(ctx)
+		}
+		if now := n.now(); err == nil && now.After(resealed.Add(resealInterval)) {
+			resealed = now
+			err = n.reseal(ctx)
 		}
 		if err != nil && ctx.Err() == nil {
 			n.metrics.errors.Inc()
@@ -153,6 +162,11 @@ func (n *Notifier) try(ctx context.Context, d *delivery) {
 func (n *Notifier) send(ctx context.Context, d *delivery) result {
 	if d.Removed {
 		return result{outcome: outcomeRemoved}
+	}
+	var err error
+	if d.Secret, err = n.secrets.Open(d.Secret, alert.SecretPlace(d.ChannelID)); err != nil {
+		n.log.ErrorContext(ctx, "secret of a channel not opened", "delivery", d.ID.Text(alert.DeliveryPrefix), "error", err)
+		return result{outcome: outcomeKey}
 	}
 	switch d.ChannelType {
 	case alert.Webhook:

@@ -18,9 +18,10 @@ import (
 type delivery struct {
 	ID          schema.ID `db:"delivery_id"`
 	AccountID   schema.ID
+	ChannelID   schema.ID
 	ChannelType alert.ChannelType
 	Address     string
-	// Secret is empty for e-mail. Removed says that there is no such channel any more.
+	// Secret is empty for e-mail, and sealed until the notifier has opened it. Removed says that there is no such channel any more.
 	Secret  string
 	Removed bool
 	Title   string
@@ -49,7 +50,7 @@ FROM (
   ORDER BY next_try_at LIMIT 1 FOR UPDATE SKIP LOCKED
 ) AS due
 WHERE d.delivery_id = due.delivery_id
-RETURNING d.delivery_id, d.account_id, d.channel_type, d.address,
+RETURNING d.delivery_id, d.account_id, d.channel_id, d.channel_type, d.address,
   coalesce((SELECT secret FROM alert_secrets s WHERE s.channel_id = d.channel_id), '') AS secret,
   NOT EXISTS (SELECT FROM alert_channels c WHERE c.channel_id = d.channel_id) AS removed,
   d.title, d.summary, d.payload::text AS payload, d.tries, d.give_up_at, d.claimed_until`

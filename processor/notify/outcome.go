@@ -16,12 +16,14 @@ const (
 	outcomeNoMail    outcome = "no_mail_server"
 	outcomeRemoved   outcome = "channel_removed"
 	outcomeSecret    outcome = "no_secret"
+	// The secret was encrypted with a key that this processor does not have.
+	outcomeKey outcome = "no_secrets_key"
 )
 
 func outcomes() []outcome {
 	return []outcome{
 		outcomeDelivered, outcomeStatus, outcomeRedirect, outcomeGone, outcomeAddress, outcomeTimeout, outcomeFailed,
-		outcomeMail, outcomeNoMail, outcomeRemoved, outcomeSecret,
+		outcomeMail, outcomeNoMail, outcomeRemoved, outcomeSecret, outcomeKey,
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 )
 
@@ -17,6 +18,8 @@ var ErrWrongPassword = errors.New("wrong e-mail address or password")
 type TooManyTriesError struct {
 	// Wait is how long until the next try may succeed.
 	Wait time.Duration
+	// First is set for the first try that waits since one that failed.
+	First bool
 }
 
 func (e *TooManyTriesError) Error() string {
@@ -39,45 +42,47 @@ func NewSignIn(users *account.Store, hasher *account.Hasher, slow *Slowdown, fam
 	return &SignIn{users: users, hasher: hasher, slow: slow, familiar: familiar}
 }
 
-// Check returns the user with this e-mail address and password. address is the
-// network address that asks. It returns ErrWrongPassword, a *TooManyTriesError, or
-// an error of the database.
-func (s *SignIn) Check(ctx context.Context, email, password, address string) (account.User, error) {
-	try := Try{Email: email, Address: address, Familiar: func() bool {
+// Attempt is what somebody signs in with.
+type Attempt struct {
+	Email, Password string
+	// AccountID says which user is meant where the e-mail address has one in several
+	// accounts. Zero takes the oldest whose password it is.
+	AccountID schema.ID
+	// Address is the network address that asks.
+	Address string
+}
+
+// Check returns the user whom an attempt signs in. It returns ErrWrongPassword, a
+// *TooManyTriesError, or an error of the database.
+func (s *SignIn) Check(ctx context.Context, a Attempt) (account.User, error) {
+	try := Try{Email: a.Email, Address: a.Address, Familiar: func() bool {
 		// A database that does not answer makes nobody familiar.
-		familiar, err := s.familiar(ctx, email, Network(address))
+		familiar, err := s.familiar(ctx, a.Email, Network(a.Address))
 		return err == nil && familiar
 	}}
-	if wait := s.slow.Begin(try); wait > 0 {
-		return account.User{}, &TooManyTriesError{Wait: wait}
+	if wait, first := s.slow.Begin(try); wait > 0 {
+		return account.User{}, &TooManyTriesError{Wait: wait, First: first}
 	}
-	user, err := s.check(ctx, email, password)
-	switch {
-	case err == nil:
-		s.slow.Succeed(try)
-	case !errors.Is(err, ErrWrongPassword):
+	user, err := s.check(ctx, a)
+	if !errors.Is(err, ErrWrongPassword) {
 		s.slow.Undo(try)
 	}
 	return user, err
 }
 
-func (s *SignIn) check(ctx context.Context, email, password string) (account.User, error) {
-	user, err := s.users.UserByEmail(ctx, email)
-	if errors.Is(err, account.ErrNotFound) {
-		if err := s.hasher.CheckNone(ctx, password); err != nil {
-			return account.User{}, err
+func (s *SignIn) check(ctx context.Context, a Attempt) (account.User, error) {
+	users, err := s.users.UsersByEmail(ctx, a.Email)
+	if err != nil {
+		return account.User{}, err
+	}
+	right, err := s.hasher.CheckAll(ctx, users, a.Password)
+	if err != nil {
+		return account.User{}, err
+	}
+	for i := range right {
+		if right[i].DisabledAt == nil && (a.AccountID.IsZero() || right[i].AccountID == a.AccountID) {
+			return right[i], nil
 		}
-		return account.User{}, ErrWrongPassword
 	}
-	if err != nil {
-		return account.User{}, err
-	}
-	right, err := s.hasher.Check(ctx, user.PasswordHash, password)
-	if err != nil {
-		return account.User{}, err
-	}
-	if !right || user.DisabledAt != nil {
-		return account.User{}, ErrWrongPassword
-	}
-	return user, nil
+	return account.User{}, ErrWrongPassword
 }

@@ -26,12 +26,14 @@ type tryKey struct{ email, network string }
 
 type tryState struct {
 	failures int
-	// last is when the latest failure was.
-	last time.Time
+	// last is when the latest failure was, before when the one before it was.
+	last, before time.Time
 	// familiar is whether the network has signed in to the e-mail address before, as
 	// of asked; the zero asked means not known yet.
 	familiar bool
 	asked    time.Time
+	// waited is set once a try had to wait since the latest failure.
+	waited bool
 }
 
 // slowRule says from which failure on there is a wait, which doubles with each
@@ -96,18 +98,28 @@ type Try struct {
 
 func (t Try) key() tryKey { return tryKey{strings.ToLower(t.Email), Network(t.Address)} }
 
-// Begin returns 0 when a try may go on; it then counts as failed until Succeed or
-// Undo is called, so that many tries at once gain nothing. Else it returns how long
-// to wait, and the try does not count.
-func (s *Slowdown) Begin(t Try) (wait time.Duration) {
+// Begin returns 0 when a try may go on; it then counts as failed until Undo
+// is called, so that many tries at once gain nothing. Else it returns how long
+// to wait, and the try does not count; first is set for the first such try of the
+// e-mail address from the network since one that failed.
+func (s *Slowdown) Begin(t Try) (wait time.Duration, first bool) {
 	key := t.key()
 	wait, familiar := s.begin(key)
-	if wait == 0 || familiar != nil {
-		return wait
+	if wait > 0 && familiar == nil {
+		s.remember(key, t.Familiar())
+		wait, _ = s.begin(key)
 	}
-	s.remember(key, t.Familiar())
-	wait, _ = s.begin(key)
-	return wait
+	return wait, wait > 0 && s.wait(key)
+}
+
+// wait notes that a try had to wait, and returns whether it is the first.
+func (s *Slowdown) wait(key tryKey) bool {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	pair := s.state(key, s.now())
+	first := !pair.waited
+	pair.waited = true
+	return first
 }
 
 // begin is Begin as far as it is known whether the pair is familiar; nil says that it
@@ -131,7 +143,7 @@ func (s *Slowdown) begin(key tryKey) (wait time.Duration, familiar *bool) {
 	}
 	for _, state := range []*tryState{pair, email, network} {
 		state.failures++
-		state.last = now
+		state.before, state.last, state.waited = state.last, now, false
 	}
 	return 0, familiar
 }
@@ -152,24 +164,17 @@ func (s *Slowdown) remember(key tryKey, familiar bool) {
 	pair.familiar, pair.asked = familiar, now
 }
 
-// Succeed forgets the failures of the pair, and takes the one try back from the
-// e-mail address and from the network, at which others may be guessing.
-func (s *Slowdown) Succeed(t Try) { s.settle(t, true) }
-
-// Undo takes a try back that came to no answer.
-func (s *Slowdown) Undo(t Try) { s.settle(t, false) }
-
-func (s *Slowdown) settle(t Try, good bool) {
+// Undo takes a try back that was right or came to no answer. The failures before it
+// stay: somebody else may be guessing, from the same network or at another user of the
+// e-mail address.
+func (s *Slowdown) Undo(t Try) {
 	key := t.key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	for _, k := range []tryKey{key, {email: key.email}, {network: key.network}} {
 		if state := s.tries[k]; state != nil {
-			state.failures = max(0, state.failures-1)
+			state.failures, state.last = max(0, state.failures-1), state.before
 		}
-	}
-	if state := s.tries[key]; good && state != nil {
-		state.failures, state.familiar, state.asked = 0, true, s.now()
 	}
 }
 

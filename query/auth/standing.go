@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -24,8 +23,8 @@ const maxStandings = 10_000
 // Standing knows whether those who hold a good token may still use it. A token
 // alone cannot tell: it stays good until it expires. It is safe for concurrent use.
 type Standing struct {
-	pool *pgxpool.Pool
-	now  func() time.Time
+	db  Accounts
+	now func() time.Time
 
 	mu    sync.Mutex
 	known map[standingKey]standing
@@ -44,10 +43,17 @@ type standing struct {
 	at    time.Time
 }
 
-// NewStanding returns a Standing that has asked nothing. pool is owned by the
-// caller.
-func NewStanding(pool *pgxpool.Pool, now func() time.Time) *Standing {
-	return &Standing{pool: pool, now: now, known: map[standingKey]standing{}}
+// Accounts runs statements that see one account only.
+type Accounts interface {
+	// Read returns what runs single statements that read.
+	Read(accountID schema.ID) account.DB
+	// Write runs f in a transaction.
+	Write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error
+}
+
+// NewStanding returns a Standing that has asked nothing.
+func NewStanding(db Accounts, now func() time.Time) *Standing {
+	return &Standing{db: db, now: now, known: map[standingKey]standing{}}
 }
 
 const selectUser = `
@@ -88,7 +94,10 @@ func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, er
 	if key.outsider.Issuer == "" {
 		found.user, err = s.askUser(ctx, key)
 	} else {
-		found.user, err = account.NewStore(s.pool, s.now).SeeOutsider(ctx, key.outsider)
+		err = s.db.Write(ctx, key.outsider.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+			found.user, err = account.NewStore(tx, s.now).SeeOutsider(ctx, key.outsider)
+			return err
+		})
 	}
 	if errors.Is(err, account.ErrNotFound) {
 		return found, nil
@@ -102,7 +111,7 @@ func (s *Standing) askUser(ctx context.Context, key standingKey) (u account.User
 	if !key.signIn.IsZero() {
 		statement, args = selectUserInSignIn, append(args, key.signIn)
 	}
-	err = s.pool.QueryRow(ctx, statement, args...).Scan(&u.ID, &u.Role, &u.Email, &u.CreatedAt)
+	err = s.db.Read(key.account).QueryRow(ctx, statement, args...).Scan(&u.ID, &u.Role, &u.Email, &u.CreatedAt)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return u, account.ErrNotFound
 	}

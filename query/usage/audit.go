@@ -25,7 +25,8 @@ type Act struct {
 	// Target is the id or the name of the resource.
 	Target string
 	// Detail is what was asked for, without secrets, as a JSON object.
-	Detail    json.RawMessage
+	Detail json.RawMessage
+	// Address is the client's; empty when it is nobody's business.
 	Address   string
 	RequestID string
 }
@@ -42,12 +43,12 @@ func (s *Store) Administer(ctx context.Context, accountID schema.ID, act *Act, f
 		if err := f(ctx, tx); err != nil {
 			return err
 		}
-		return act.note(ctx, tx, accountID)
+		return act.Note(ctx, tx, accountID)
 	})
 }
 
-// note adds the act to the audit log, in the transaction that does it.
-func (a *Act) note(ctx context.Context, tx pgx.Tx, accountID schema.ID) error {
+// Note adds the act to the audit log, in the transaction that does it.
+func (a *Act) Note(ctx context.Context, tx pgx.Tx, accountID schema.ID) error {
 	_, err := tx.Exec(ctx, insertAct, a.AuditID, accountID, a.At.Time, a.UserID, a.Action, a.Target,
 		a.Detail, a.Address, a.RequestID)
 	if err != nil {

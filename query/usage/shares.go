@@ -79,7 +79,7 @@ func (s *Store) CreateShare(ctx context.Context, share *Share, act *Act) (Share,
 		if err != nil || tag.RowsAffected() == 0 {
 			return err
 		}
-		return act.note(ctx, tx, share.AccountID)
+		return act.Note(ctx, tx, share.AccountID)
 	})
 	if err != nil {
 		return Share{}, fmt.Errorf("create share link: %w", err)
@@ -122,8 +122,9 @@ func EndShare(ctx context.Context, tx pgx.Tx, accountID schema.ID, sessionID str
 	return nil
 }
 
-// viewShare finds a link by its token's hash, and with it the account: it is the
-// one statement that does not name an account, and runs without the role.
+const selectShareAccount = `
+SELECT account_of_share($1)`
+
 const viewShare = `
 UPDATE session_shares SET views = views + $3, last_viewed_at = CASE WHEN $3 > 0 THEN $2 ELSE last_viewed_at END
 WHERE token_sha256 = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
@@ -132,9 +133,15 @@ RETURNING` + shareColumns
 // OpenShare returns the link with this token. A view is counted where a visitor
 // opens the first page. It returns ErrNotFound for a link that is unknown, expired
 // or revoked.
-func (s *Store) OpenShare(ctx context.Context, tokenSHA256 []byte, now time.Time, views int) (Share, error) {
-	var share Share
-	err := s.transact(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;", func(ctx context.Context, tx pgx.Tx) (err error) {
+func (s *Store) OpenShare(ctx context.Context, tokenSHA256 []byte, now time.Time, views int) (share Share, err error) {
+	var accountID *schema.ID
+	if err := s.pool.QueryRow(ctx, selectShareAccount, tokenSHA256).Scan(&accountID); err != nil {
+		return Share{}, fmt.Errorf("open share link: %w", err)
+	}
+	if accountID == nil {
+		return Share{}, ErrNotFound
+	}
+	err = s.write(ctx, *accountID, func(ctx context.Context, tx pgx.Tx) (err error) {
 		rows, _ := tx.Query(ctx, viewShare, tokenSHA256, now, views)
 		share, err = pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Share])
 		return notFoundOr(err)

@@ -19,6 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
 )
 
 // ErrNotFound is returned for an id or name that the account does not have.
@@ -86,6 +87,14 @@ func (s *Store) Within(ctx context.Context, accountID schema.ID, f func(context.
 // write runs f in a transaction that belongs to one account.
 func (s *Store) write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
 	return s.transactAs(ctx, "BEGIN ISOLATION LEVEL READ COMMITTED READ WRITE;", accountID, f)
+}
+
+// Read returns what asks single statements for an account, see Once.
+func (s *Store) Read(accountID schema.ID) account.DB { return s.Once(accountID) }
+
+// Write runs f in a transaction of one account, for what other packages write.
+func (s *Store) Write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {
+	return s.write(ctx, accountID, f)
 }
 
 // settings are those of a transaction that is sent at once: the same that transactAs

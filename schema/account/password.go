@@ -78,29 +78,71 @@ func NewHasher(concurrent int) *Hasher {
 // Hash returns the PHC string of a password with a new salt. The error is that
 // of ctx, which may end while waiting for a turn.
 func (h *Hasher) Hash(ctx context.Context, password string) (string, error) {
-	if err := h.enter(ctx); err != nil {
-		return "", err
-	}
-	defer h.leave()
 	salt := make([]byte, argonSaltBytes)
 	_, _ = rand.Read(salt)
-	sum := argon2.IDKey([]byte(password), salt, argonPasses, argonMemoryKiB, argonThreads, argonHashBytes)
-	return encodePHC(argonParams{memoryKiB: argonMemoryKiB, passes: argonPasses, threads: argonThreads}, salt, sum), nil
+	return h.hash(ctx, password, salt)
+}
+
+// HashAlike is Hash with the salt of the first of users who has one. Users with one
+// e-mail address share their salt, so that one hashing checks a password against all
+// of them, and the time of a sign-in does not show how many accounts have the address.
+func (h *Hasher) HashAlike(ctx context.Context, users []User, password string) (string, error) {
+	for i := range users {
+		if _, salt, _, err := decodePHC(users[i].PasswordHash); err == nil {
+			return h.hash(ctx, password, salt)
+		}
+	}
+	return h.Hash(ctx, password)
+}
+
+func (h *Hasher) hash(ctx context.Context, password string, salt []byte) (string, error) {
+	params := argonParams{memoryKiB: argonMemoryKiB, passes: argonPasses, threads: argonThreads}
+	sum, err := h.sum(ctx, password, salt, params, argonHashBytes)
+	if err != nil {
+		return "", err
+	}
+	return encodePHC(params, salt, sum), nil
 }
 
 // Check reports whether password belongs to the PHC string phc. It returns
 // ErrBadHash for any other text, or the error of ctx.
 func (h *Hasher) Check(ctx context.Context, phc, password string) (bool, error) {
-	params, salt, want, err := decodePHC(phc)
-	if err != nil {
-		return false, err
+	right, err := h.CheckAll(ctx, []User{{PasswordHash: phc}}, password)
+	return len(right) > 0, err
+}
+
+// CheckAll returns those users whose password it is. It hashes once for all who share
+// a salt, and once for nobody. It returns ErrBadHash for a user without a hash, or the
+// error of ctx.
+func (h *Hasher) CheckAll(ctx context.Context, users []User, password string) (right []User, err error) {
+	if len(users) == 0 {
+		return nil, h.CheckNone(ctx, password)
 	}
+	sums := map[string][]byte{}
+	for i := range users {
+		params, salt, want, err := decodePHC(users[i].PasswordHash)
+		if err != nil {
+			return nil, err
+		}
+		key := fmt.Sprint(params, salt, len(want))
+		if sums[key] == nil {
+			if sums[key], err = h.sum(ctx, password, salt, params, len(want)); err != nil {
+				return nil, err
+			}
+		}
+		if subtle.ConstantTimeCompare(sums[key], want) == 1 {
+			right = append(right, users[i])
+		}
+	}
+	return right, nil
+}
+
+func (h *Hasher) sum(ctx context.Context, password string, salt []byte, p argonParams, length int) ([]byte, error) {
 	if err := h.enter(ctx); err != nil {
-		return false, err
+		return nil, err
 	}
 	defer h.leave()
-	got := argon2.IDKey([]byte(password), salt, params.passes, params.memoryKiB, params.threads, uint32(len(want)))
-	return subtle.ConstantTimeCompare(got, want) == 1, nil
+	return argon2.IDKey([]byte(password), salt, p.passes, p.memoryKiB, p.threads, uint32(length)), nil
 }
 
 // CheckNone takes as long as Check and is always false. It is called for an

@@ -117,3 +117,30 @@ func TestCommonPasswordsAreRefused(t *testing.T) {
 		}
 	}
 }
+
+// Users with one e-mail address share a salt, so that one hashing finds whose password
+// it is; nobody gets one all the same.
+func TestHasherChecksAllAtOnce(t *testing.T) {
+	t.Parallel()
+	h := account.NewHasher(1)
+	var users []account.User
+	for _, password := range []string{"the first password", "the second password", "the first password"} {
+		phc, err := h.HashAlike(t.Context(), users, password)
+		if err != nil {
+			t.Fatal(err)
+		}
+		users = append(users, account.User{Email: password, PasswordHash: phc})
+	}
+	salt := func(phc string) string { return phc[:strings.LastIndexByte(phc, '$')] }
+	if salt(users[0].PasswordHash) != salt(users[1].PasswordHash) || users[0].PasswordHash == users[1].PasswordHash {
+		t.Errorf("hashes %q and %q do not share salt and parameters alone", users[0].PasswordHash, users[1].PasswordHash)
+	}
+	for password, want := range map[string]int{"the first password": 2, "the second password": 1, "another password": 0} {
+		if right, err := h.CheckAll(t.Context(), users, password); err != nil || len(right) != want {
+			t.Errorf("CheckAll(%q) = %d users, %v, want %d", password, len(right), err, want)
+		}
+	}
+	if right, err := h.CheckAll(t.Context(), nil, "x"); err != nil || right != nil {
+		t.Errorf("CheckAll of nobody = %v, %v", right, err)
+	}
+}

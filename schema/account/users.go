@@ -61,7 +61,7 @@ type User struct {
 // Outside reports whether an outside identity provider signs the user in.
 func (u *User) Outside() bool { return u.Issuer != "" }
 
-// ErrEmailTaken is returned when another user, of any account, has the address.
+// ErrEmailTaken is returned when another user of the account has the address.
 var ErrEmailTaken = errors.New("email address is taken")
 
 // maxEmailLength is the longest address that mail servers accept.
@@ -113,17 +113,23 @@ const userColumns = `id, account_id, email, password_hash, role, created_at, dis
 const selectUser = `
 SELECT ` + userColumns + ` FROM users`
 
-const selectUserByEmail = selectUser + ` WHERE lower(email) = lower($1) AND issuer IS NULL`
+const selectUsersByEmail = `
+SELECT ` + userColumns + ` FROM users_signing_in($1)`
 
-// UserByEmail finds a user of any account by address, in any case of letters; it
-// is for signing in with a password, which outside users do not. Disabled users are
-// found too. It returns ErrNotFound.
-func (s *Store) UserByEmail(ctx context.Context, email string) (User, error) {
+// UsersByEmail finds the users of any account with an address, in any case of letters,
+// the oldest first; it is for signing in with a password, which outside users do not.
+// Disabled users are found too.
+func (s *Store) UsersByEmail(ctx context.Context, email string) ([]User, error) {
 	// No user has an address that PostgreSQL would refuse to compare.
 	if schema.TextFault(email, maxEmailLength) != "" {
-		return User{}, ErrNotFound
+		return nil, nil
 	}
-	return s.oneUser(ctx, selectUserByEmail, email)
+	rows, _ := s.db.Query(ctx, selectUsersByEmail, email)
+	users, err := pgx.CollectRows(rows, pgx.RowToStructByPos[User])
+	if err != nil {
+		return nil, fmt.Errorf("find users: %w", err)
+	}
+	return users, nil
 }
 
 const selectUserByID = selectUser + ` WHERE account_id = $1 AND id = $2`

@@ -29,20 +29,24 @@ func TestUsers(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if _, err := store.CreateUser(t.Context(), theirs, "ada@EXAMPLE.com", "hash", account.Viewer); !errors.Is(err, account.ErrEmailTaken) {
+	if _, err := store.CreateUser(t.Context(), ours, "ada@EXAMPLE.com", "hash", account.Viewer); !errors.Is(err, account.ErrEmailTaken) {
 		t.Errorf("the same address again = %v, want ErrEmailTaken", err)
+	}
+	adaElsewhere, err := store.CreateUser(t.Context(), theirs, "ada@EXAMPLE.com", "hash", account.Viewer)
+	if err != nil {
+		t.Fatal(err)
 	}
 	bob, err := store.CreateUser(t.Context(), theirs, "bob@example.com", "hash", account.Viewer)
 	if err != nil {
 		t.Fatal(err)
 	}
-	found, err := store.UserByEmail(t.Context(), "ADA@example.COM")
-	if diff := cmp.Diff(ada, found); err != nil || diff != "" {
-		t.Errorf("UserByEmail (-created +found), %v:\n%s", err, diff)
+	found, err := store.UsersByEmail(t.Context(), "ADA@example.COM")
+	if diff := cmp.Diff([]account.User{ada, adaElsewhere}, found); err != nil || diff != "" {
+		t.Errorf("UsersByEmail (-created +found), %v:\n%s", err, diff)
 	}
 	for _, email := range []string{"nobody@example.com", "", "a\x00@example.com", "\xff"} {
-		if _, err := store.UserByEmail(t.Context(), email); !errors.Is(err, account.ErrNotFound) {
-			t.Errorf("UserByEmail(%q) = %v, want ErrNotFound", email, err)
+		if users, err := store.UsersByEmail(t.Context(), email); err != nil || len(users) > 0 {
+			t.Errorf("UsersByEmail(%q) = %v, %v, want nobody", email, users, err)
 		}
 	}
 	if users, err := store.Users(t.Context(), ours); err != nil || len(users) != 1 || users[0].ID != ada.ID {

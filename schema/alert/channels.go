@@ -129,6 +129,9 @@ func (s *Store) insertChannel(ctx context.Context, accountID schema.ID, rule *sc
 	if secret == "" {
 		return nil
 	}
-	_, err := s.db.Exec(ctx, insertSecret, c.ID, accountID, secret)
+	_, err := s.db.Exec(ctx, insertSecret, c.ID, accountID, s.keys.Seal(secret, SecretPlace(c.ID)))
 	return err
 }
+
+// SecretPlace is where the secret of a channel is sealed for.
+func SecretPlace(channelID schema.ID) string { return "alert channel " + channelID.Text("chn") }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/secret"
 )
 
 // ErrNotFound is returned for an id that the account does not have.
@@ -26,10 +27,16 @@ type DB interface {
 
 // Store reads and writes rules, incidents and deliveries. What is written belongs
 // into one transaction.
-type Store struct{ db DB }
+type Store struct {
+	db   DB
+	keys *secret.Keys
+}
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db DB) *Store { return &Store{db} }
+func NewStore(db DB) *Store { return &Store{db: db} }
+
+// Sealing returns a Store that encrypts the secrets of new channels with keys.
+func (s *Store) Sealing(keys *secret.Keys) *Store { return &Store{s.db, keys} }
 
 // One at a time makes rules of an account, so that the count holds.
 const lockRules = `SELECT pg_advisory_xact_lock(hashtextextended('outlay alert rules ' || $1::uuid::text, 0))`
