@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"fmt"
 	"time"
 )
 
@@ -24,6 +25,9 @@ type Config struct {
 	RecentKeys int `name:"recent-keys" default:"65536" help:"How many idempotency keys are remembered, for a day at most, to answer retries from memory; 0 for none. Each takes 75 bytes."`
 }
 
+// maxProduceTimeout is how long after its arrival a capped event is confirmed at most: budget.Times.ConfirmWithin.
+const maxProduceTimeout = 10 * time.Second
+
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
 	return Config{MaxBodyBytes: 256 << 10, MaxBatchBytes: 4 << 20, ProduceTimeout: 5 * time.Second, MaxBufferedBytes: 64 << 20, RecentKeys: 64 << 10}
@@ -36,8 +40,8 @@ func (c Config) Validate() error {
 		return errors.New("--max-body-bytes must be at least 1024")
 	case c.MaxBatchBytes < c.MaxBodyBytes:
 		return errors.New("--max-batch-bytes must be at least --max-body-bytes")
-	case c.ProduceTimeout < 100*time.Millisecond:
-		return errors.New("--produce-timeout must be at least 100ms")
+	case c.ProduceTimeout < 100*time.Millisecond || c.ProduceTimeout > maxProduceTimeout:
+		return fmt.Errorf("--produce-timeout must be between 100ms and %v", maxProduceTimeout)
 	case c.MaxBufferedBytes < c.MaxBatchBytes:
 		return errors.New("--max-buffered-bytes must be at least --max-batch-bytes")
 	case c.RecentKeys < 0:

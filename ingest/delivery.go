@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/wire"
 )
@@ -108,13 +109,8 @@ func (d *delivery) encode(e *schema.Event) (size int64) {
 // event was surely not recorded, and its key is remembered once it is, also when
 // nobody waits any more.
 func (d *delivery) settle(_ *kgo.Record, err error) {
-	if err != nil {
+	if err = settleCharge(d.charge, err); err != nil {
 		d.shipment.failed.Store(true)
-		if errors.Is(err, kgo.ErrMaxBuffered) {
-			d.charge.Refund()
-		} else {
-			d.charge.Taint()
-		}
 	}
 	if d.flight != nil {
 		d.shipment.producer.recent.land(d.admission, produceError(err))
@@ -123,6 +119,23 @@ func (d *delivery) settle(_ *kgo.Record, err error) {
 	d.admission, d.err = admission{}, err
 	d.settled.Store(true)
 	d.shipment.arrived()
+}
+
+// settleCharge ends the charge of an event that Kafka has answered about, and returns the error of the event.
+func settleCharge(c *lease.Charge, err error) error {
+	switch {
+	case err == nil && c.Confirm():
+		return nil
+	case err == nil:
+		return errTooLate
+	case errors.Is(err, kgo.ErrMaxBuffered):
+		c.Refund()
+	case errors.Is(err, kgo.ErrClientClosed):
+		// What was sent and not answered may still reach Kafka: the charge stays.
+	default:
+		c.Taint()
+	}
+	return err
 }
 
 // sofar is what is known of an event that nobody waits for any more.

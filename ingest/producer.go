@@ -21,6 +21,10 @@ var (
 	ErrRefused = errors.New("kafka refused the event")
 )
 
+// errTooLate means that Kafka has an event whose lease of a cap may not be this replica's any more. The processor decides
+// about it, and the client has to send it again.
+var errTooLate = errors.New("kafka acknowledged too late for a capped event")
+
 // linger is how long an event waits for others of its partition. At a few dozen
 // connections it more than halves what a fast broker spends on an event; a slow one is
 // waited for anyway.
@@ -126,7 +130,7 @@ func produceError(err error) error {
 		return nil
 	case errors.Is(err, kgo.ErrMaxBuffered):
 		return ErrFull
-	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries):
+	case errors.Is(err, kgo.ErrRecordTimeout), errors.Is(err, kgo.ErrRecordRetries), errors.Is(err, errTooLate):
 		return fmt.Errorf("%w: %w", ErrTimeout, err)
 	}
 	return fmt.Errorf("%w: %w", ErrRefused, err)

@@ -24,10 +24,13 @@ type ExceededError struct{ Standing Standing }
 // Error says so.
 func (e *ExceededError) Error() string { return "the cap is reached" }
 
-// Charge is what an event that was let through was charged with.
+// Charge is what an event that was let through was charged with. It ends with one of Confirm, Refund and Taint, or, if more of
+// the event may be written to Kafka at any time, with none of them.
 type Charge struct {
-	parts []charged
-	cost  schema.NanoUSD
+	gate    *Gate
+	parts   []charged
+	cost    schema.NanoUSD
+	arrived instant
 }
 
 type charged struct {
@@ -62,8 +65,25 @@ func (c *Charge) Refund() {
 	}
 }
 
-// Taint notes that nobody knows whether the event is recorded. Its cost stays
-// charged until it is certain that it is not on its way.
+// Confirm notes that Kafka has the event, and returns whether the client may rely on it. If this replica may be taken for dead by now,
+// or the event arrived too long ago, the processor may refuse the event because its lease was given to others.
+func (c *Charge) Confirm() bool {
+	if c == nil {
+		return true
+	}
+	self := c.gate.replica.Load()
+	confirmed, capped := true, false
+	for _, part := range c.parts {
+		if part.share != nil {
+			capped = true
+			confirmed = part.meter.settle(part.share, self.id) && confirmed
+		}
+	}
+	return !capped || confirmed && c.gate.valid(self) && c.gate.clock.since(c.arrived) < c.gate.times.ConfirmWithin
+}
+
+// Taint notes that nobody knows whether the event is recorded, and that nothing more of it is written. Its cost stays
+// charged until the processor has read what is written.
 func (c *Charge) Taint() {
 	if c == nil {
 		return
@@ -108,6 +128,7 @@ func (g *Gate) Admit(ctx context.Context, e *schema.Event) (*Charge, error) {
 // chargeAll charges every cap of an event. With an error it returns what it has
 // charged before.
 func (g *Gate) chargeAll(ctx context.Context, e *schema.Event) (c *Charge, err error) {
+	arrived := instant{g.clock.boot(), e.ReceivedAt}
 	for _, scope := range [...]budget.Scope{{AccountID: e.AccountID, Agent: e.Agent}, {AccountID: e.AccountID}} {
 		m, s, err := g.charge(ctx, scope, e)
 		if err != nil {
@@ -117,7 +138,7 @@ func (g *Gate) chargeAll(ctx context.Context, e *schema.Event) (c *Charge, err e
 			continue
 		}
 		if c == nil {
-			c = &Charge{cost: e.Cost}
+			c = &Charge{gate: g, cost: e.Cost, arrived: arrived}
 		}
 		c.parts = append(c.parts, charged{m, s})
 		if s == nil {
@@ -170,7 +191,7 @@ func (g *Gate) charge(ctx context.Context, scope budget.Scope, e *schema.Event) 
 		if e.Source == schema.CostUnpriced && m.denies() {
 			return nil, nil, ErrUnpriced
 		}
-		if !g.valid() {
+		if !g.valid(g.replica.Load()) {
 			return m, nil, g.onUnknown()
 		}
 		v, s, c, mine := m.take(time.Now(), e.ReceivedAt, e.Cost)
@@ -207,7 +228,12 @@ func (g *Gate) refill(ctx context.Context, scope budget.Scope, m *meter, c *call
 	defer m.finish(c)
 	// The client may hang up; the answer is for all who wait.
 	ctx = context.WithoutCancel(ctx)
-	granted, err := g.bank.lease(ctx, *g.replica.Load(), scope, c)
+	self := g.replica.Load().id
+	if m.leaseBy(c.share, self) != self {
+		m.refused(c.share) // It is of a replica that was taken for dead.
+		return
+	}
+	granted, err := g.bank.lease(ctx, self, scope, c)
 	switch {
 	case err != nil:
 		g.metrics.call("lease", "failed")

@@ -92,26 +92,29 @@ func (b *bank) look(ctx context.Context, scope budget.Scope, c *call) (f figures
 const settleLease = `SELECT settle_lease($1, $2, $3, $4, $5, $6, $7, $8)`
 
 // settle gives back all of a share but keep.
-func (b *bank) settle(ctx context.Context, replica schema.ID, scope budget.Scope, s *share, keep schema.NanoUSD, closes bool) error {
+func (b *bank) settle(ctx context.Context, scope budget.Scope, s *share, keep schema.NanoUSD, closes bool) error {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	_, err := b.pool.Exec(ctx, settleLease, scope.AccountID, scope.Agent, s.bucket, s.epoch, s.id, replica, int64(keep), closes)
+	_, err := b.pool.Exec(ctx, settleLease, scope.AccountID, scope.Agent, s.bucket, s.epoch, s.id, s.replica, int64(keep), closes)
 	if err != nil {
 		return fmt.Errorf("settle a lease: %w", err)
 	}
 	return nil
 }
 
+// A replica is added once. One that was not seen for long stays dead, even if its row is gone.
 const noteReplica = `
-INSERT INTO ingest_replicas (replica_id) VALUES ($1)
-ON CONFLICT (replica_id) DO UPDATE SET seen_at = now()`
+INSERT INTO ingest_replicas AS r (replica_id)
+SELECT $1 WHERE NOT $2 OR EXISTS (SELECT FROM ingest_replicas WHERE replica_id = $1)
+ON CONFLICT (replica_id) DO UPDATE SET seen_at = now() WHERE r.seen_at > now() - $3::interval`
 
-// beat says that the replica is alive.
-func (b *bank) beat(ctx context.Context, replica schema.ID) error {
+// beat notes that the replica is alive. known is false if the database has not seen it for validFor, and may take it for dead.
+func (b *bank) beat(ctx context.Context, r *replica, validFor time.Duration) (known bool, err error) {
 	ctx, cancel := context.WithTimeout(ctx, b.timeout)
 	defer cancel()
-	if _, err := b.pool.Exec(ctx, noteReplica, replica); err != nil {
-		return fmt.Errorf("note the replica: %w", err)
+	tag, err := b.pool.Exec(ctx, noteReplica, r.id, r.seen, validFor)
+	if err != nil {
+		return false, fmt.Errorf("note the replica: %w", err)
 	}
-	return nil
+	return tag.RowsAffected() == 1, nil
 }

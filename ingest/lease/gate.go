@@ -11,7 +11,6 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
 )
@@ -21,6 +20,8 @@ type Config struct {
 	// OnDatabaseDown is "closed" or "open": whether events of capped agents are
 	// refused or let through when the database cannot be asked.
 	OnDatabaseDown string `name:"budget-on-database-down" default:"closed" enum:"closed,open" help:"Whether events of capped agents are refused (closed, answered 500) or let through (open) while the database cannot be asked and the share in hand is used up."`
+	// Times are the same for all processes of an installation.
+	Times budget.Times `kong:"-"`
 }
 
 // Deps are what a Gate works with; the caller owns them.
@@ -29,6 +30,9 @@ type Deps struct {
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time
+	// SinceBoot is the time since the machine has started, including the time in which it was suspended. Defaults to
+	// the machine's.
+	SinceBoot func() time.Duration
 }
 
 // Gate decides about every event whether its caps allow it. It is safe for
@@ -39,6 +43,8 @@ type Gate struct {
 	bank    bank
 	log     *slog.Logger
 	now     func() time.Time
+	clock   clock
+	times   budget.Times
 	metrics *metrics
 	refused *ledger
 
@@ -51,22 +57,19 @@ type Gate struct {
 	leavingMu sync.Mutex
 	leaving   []*meter
 
-	replica atomic.Pointer[schema.ID]
-	// validUntil is until when shares may be spent, in nanoseconds since started:
-	// long before the database takes this replica for dead. It follows the
-	// monotonic clock, which no time server moves.
-	validUntil atomic.Int64
-	started    time.Time
+	replica atomic.Pointer[replica]
 }
 
 // New returns a Gate; Run keeps it going.
 func New(cfg Config, d Deps) *Gate {
 	g := &Gate{
-		cfg: cfg, pool: d.Pool, bank: bank{d.Pool, callTimeout}, log: d.Log, now: d.Now,
-		metrics: newMetrics(d.Metrics), refused: newLedger(), started: time.Now(),
+		cfg: cfg, pool: d.Pool, bank: bank{d.Pool, callTimeout}, log: d.Log, now: d.Now, clock: clock{d.SinceBoot, d.Now},
+		times: cfg.Times.OrDefault(), metrics: newMetrics(d.Metrics), refused: newLedger(),
 	}
-	id := schema.NewID(d.Now())
-	g.replica.Store(&id)
+	if d.SinceBoot == nil {
+		g.clock.boot = sinceBoot
+	}
+	g.becomeAnother()
 	return g
 }
 
@@ -89,7 +92,7 @@ func (g *Gate) Run(ctx context.Context) {
 
 // Ready reports whether the caps were loaded and this replica has said once that
 // it is alive. Before that nothing may pass.
-func (g *Gate) Ready() bool { return g.meters.Load() != nil && g.validUntil.Load() > 0 }
+func (g *Gate) Ready() bool { return g.meters.Load() != nil && g.replica.Load().seen }
 
 // load reads every cap anew.
 func (g *Gate) load(ctx context.Context, db budget.DB) error {
@@ -128,6 +131,3 @@ func (g *Gate) leave(m *meter) {
 	defer g.leavingMu.Unlock()
 	g.leaving = append(g.leaving, m)
 }
-
-// valid reports whether shares may be spent now.
-func (g *Gate) valid() bool { return int64(time.Since(g.started)) < g.validUntil.Load() }

@@ -107,6 +107,7 @@ func (m *meter) take(now, arrival time.Time, cost schema.NanoUSD) (v verdict, s 
 func (m *meter) charge(cost schema.NanoUSD) {
 	m.balance -= cost
 	m.share.charged += cost
+	m.share.inFlight++
 	m.used += cost
 	if m.balance == 0 {
 		// This event may have been the one that reached the cap.
@@ -135,7 +136,7 @@ func (m *meter) roll(arrival time.Time) {
 	}
 }
 
-// retire takes the share out of use. What is left of it goes back. Holds mu.
+// retire takes the share out of use. What is left of it goes back; it is closed when nothing of it is in flight. Holds mu.
 func (m *meter) retire() {
 	if m.share == nil {
 		return
@@ -179,17 +180,25 @@ func (m *meter) refund(s *share, cost schema.NanoUSD) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	s.charged -= cost
+	s.inFlight--
 	if s == m.share {
 		m.balance += cost
-		return
 	}
-	m.unsettled = append(m.unsettled, s)
 }
 
-// taint takes a share out of use of which an event may or may not be on its way.
+// settle notes that nothing more of an event is written to Kafka, and returns whether replica still holds its lease.
+func (m *meter) settle(s *share, replica schema.ID) (held bool) {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	s.inFlight--
+	return s.replica == replica
+}
+
+// taint takes a share out of use of which an event may or may not be recorded. Nothing more of the event is written.
 func (m *meter) taint(s *share) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
+	s.inFlight--
 	if s == m.share {
 		m.retire()
 	}
@@ -224,8 +233,7 @@ func (m *meter) granted(now time.Time, c *call, g grant) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if c.share != m.share {
-		// The cap changed meanwhile: all of it goes back.
-		m.unsettled = append(m.unsettled, c.share)
+		// The cap changed meanwhile: all of it goes back when the share is closed.
 		return
 	}
 	m.balance += g.granted
@@ -292,15 +300,25 @@ func (m *meter) putBack(s *share) {
 	m.unsettled = append(m.unsettled, s)
 }
 
-// keeps is what the database has to leave leased of a share. Charges and refunds
+// keeps is what the database has to leave leased of a share, and whether it can be closed. Charges and refunds
 // of the present share do not change it.
-func (m *meter) keeps(s *share) schema.NanoUSD {
+func (m *meter) keeps(s *share) (keep schema.NanoUSD, closes bool) {
 	m.mu.Lock()
 	defer m.mu.Unlock()
 	if s == m.share {
-		return s.charged + m.balance
+		return s.charged + m.balance, false
 	}
-	return s.charged
+	return s.charged, s.inFlight == 0
+}
+
+// leaseBy returns the replica whose lease the share is: the given one, if it is leased for the first time.
+func (m *meter) leaseBy(s *share, replica schema.ID) schema.ID {
+	m.mu.Lock()
+	defer m.mu.Unlock()
+	if s.replica.IsZero() {
+		s.replica = replica
+	}
+	return s.replica
 }
 
 // finish ends the call under way and wakes those who wait for it.

@@ -34,7 +34,7 @@ func (w *world) step() {
 		w.settled()
 	case n < 90: // killed and started again; much later its shares are taken back
 		i := r.IntN(len(w.gates))
-		dead := *w.gates[i].replica.Load()
+		dead := w.gates[i].replica.Load().id
 		w.gates[i] = w.newGate()
 		if r.IntN(2) == 0 {
 			w.bury(dead)

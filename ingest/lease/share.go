@@ -24,8 +24,15 @@ type share struct {
 	charged schema.NanoUSD
 	// used is the part of charged that the database had read when it was asked last.
 	used schema.NanoUSD
-	// leased says that the database knows or may know the lease.
-	leased bool
+	// leased says that the database knows or may know the lease, as one of replica.
+	leased  bool
+	replica schema.ID
+	// inFlight is how many events were charged to it of which more may be written to Kafka. Until there is none the lease
+	// stays open, because the processor gives the money of a closed one to others.
+	inFlight int
+	// kept is what the database was asked to leave leased of it when it went out of use; returned says that it was asked.
+	kept     schema.NanoUSD
+	returned bool
 	// final says that the database was asked for more and did not answer: the
 	// share is used up, then closed.
 	final bool

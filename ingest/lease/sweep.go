@@ -3,44 +3,14 @@ package lease
 import (
 	"context"
 	"time"
-
-	"github.com/outlayhq/outlay/schema"
 )
 
 const (
 	// sweepInterval is how soon a share that is not used goes back.
 	sweepInterval = 250 * time.Millisecond
-	// beatInterval is how often the replica says that it is alive.
-	beatInterval = 2 * time.Second
-	// validFor is how long shares may be spent after that. The processor takes a
-	// replica for dead, and its shares back, only after DeadAfter.
-	validFor = 60 * time.Second
 	// closingTimeout bounds giving everything back at the end.
 	closingTimeout = 5 * time.Second
 )
-
-// beat keeps the shares valid. After too long a silence the replica goes on as
-// another one: its shares may have been taken back.
-func (g *Gate) beat(ctx context.Context) {
-	for {
-		sent := time.Since(g.started)
-		if int64(sent) > g.validUntil.Load() {
-			id := schema.NewID(g.now())
-			g.replica.Store(&id)
-			g.retireAll()
-		}
-		if err := g.bank.beat(ctx, *g.replica.Load()); err == nil {
-			g.validUntil.Store(int64(sent + validFor))
-		} else if ctx.Err() == nil {
-			g.log.WarnContext(ctx, "replica not noted", "error", err)
-		}
-		select {
-		case <-ctx.Done():
-			return
-		case <-time.After(beatInterval):
-		}
-	}
-}
 
 func (g *Gate) retireAll() {
 	meters := g.meters.Load()
@@ -101,32 +71,54 @@ func (g *Gate) allMeters() []*meter {
 	return all
 }
 
-// settle closes the shares of a meter that are out of use, and gives an idle
+// settle closes the shares of a meter that are out of use and have nothing in flight, and gives an idle
 // balance back. It returns false when the database did not answer.
 func (g *Gate) settle(ctx context.Context, m *meter) bool {
 	shares := m.takeUnsettled()
 	for i, s := range shares {
-		if err := g.bank.settle(ctx, *g.replica.Load(), m.scope(), s, m.keeps(s), true); err != nil {
+		if err := g.settleShare(ctx, m, s); err != nil {
 			for _, rest := range shares[i:] {
 				m.putBack(rest)
 			}
-			g.metrics.call("close", "failed")
 			return false
 		}
-		g.metrics.call("close", "ok")
 	}
 	c := m.idle()
 	if c == nil {
 		return true
 	}
 	defer m.finish(c)
-	if err := g.bank.settle(ctx, *g.replica.Load(), m.scope(), c.share, m.keeps(c.share), false); err != nil {
+	keep, _ := m.keeps(c.share)
+	if err := g.bank.settle(ctx, m.scope(), c.share, keep, false); err != nil {
 		g.metrics.call("return", "failed")
 		m.failed(time.Now(), c)
 		return false
 	}
 	g.metrics.call("return", "ok")
 	return true
+}
+
+// settleShare closes a share that is out of use. While something of it is in flight it only gives back what is not charged.
+func (g *Gate) settleShare(ctx context.Context, m *meter, s *share) error {
+	keep, closes := m.keeps(s)
+	if !closes && s.returned && s.kept == keep {
+		m.putBack(s)
+		return nil
+	}
+	call := "return"
+	if closes {
+		call = "close"
+	}
+	if err := g.bank.settle(ctx, m.scope(), s, keep, closes); err != nil {
+		g.metrics.call(call, "failed")
+		return err
+	}
+	g.metrics.call(call, "ok")
+	if !closes {
+		s.kept, s.returned = keep, true // Only the sweep looks at them.
+		m.putBack(s)
+	}
+	return nil
 }
 
 func (m *meter) hasUnsettled() bool {
@@ -136,7 +128,7 @@ func (m *meter) hasUnsettled() bool {
 }
 
 // close gives everything back. What is on its way in Kafka stays leased until it
-// is stored.
+// is stored, or this replica is taken for dead.
 func (g *Gate) close(ctx context.Context) {
 	ctx, cancel := context.WithTimeout(ctx, closingTimeout)
 	defer cancel()

@@ -133,6 +133,7 @@ func (w *world) newGate() *Gate {
 	g := New(Config{OnDatabaseDown: "closed"}, Deps{
 		Pool: w.pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
+	g.times.ValidFor = time.Hour // No test takes so long, on any machine.
 	g.bank.timeout = time.Minute // A busy machine is not one whose database is away.
 	w.alive(g)
 	if err := g.load(context.Background(), w.pool); err != nil {
@@ -143,10 +144,9 @@ func (w *world) newGate() *Gate {
 
 func (w *world) alive(g *Gate) {
 	w.t.Helper()
-	if err := g.bank.beat(context.Background(), *g.replica.Load()); err != nil {
+	if err := g.heartbeat(context.Background()); err != nil {
 		w.t.Fatal(err)
 	}
-	g.validUntil.Store(int64(time.Since(g.started) + time.Hour)) // No test takes so long, on any machine.
 }
 
 // forget makes the gate ask again instead of trusting its last "no".
@@ -166,11 +166,12 @@ func (w *world) event(cost schema.NanoUSD) schema.Event {
 	}
 }
 
-// admit is an event that is let through, or not, and never written.
+// admit is an event that is let through, or not, and that Kafka has at once.
 func (w *world) admit(t *testing.T, g *Gate, cost schema.NanoUSD) bool {
 	t.Helper()
 	e := w.event(cost)
-	_, err := g.Admit(t.Context(), &e)
+	charge, err := g.Admit(t.Context(), &e)
+	charge.Confirm()
 	return err == nil
 }
 
