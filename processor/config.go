@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/schema/budget"
 )
 
 // Config says how the processor reads.
@@ -23,6 +25,8 @@ type Config struct {
 	// SessionTimeout is how long Kafka waits for a silent processor before its
 	// partitions go to another.
 	SessionTimeout time.Duration `name:"session-timeout" default:"10s" help:"How long a silent processor keeps its partitions."`
+	// Times are the same for all processes of an installation.
+	Times budget.Times `kong:"-"`
 }
 
 // GCPercent is the garbage collector's setting for a processor process: a batch is

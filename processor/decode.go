@@ -3,6 +3,7 @@ package processor
 import (
 	"cmp"
 	"slices"
+	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
@@ -23,7 +24,9 @@ type item struct {
 
 // decode reads the records of one poll. A record that is not an event becomes a
 // dead letter, so that it never stops its partition.
-func decode(fetches kgo.Fetches) batch {
+//
+// Whether an event is late is known only where the topic has the broker's time: lateAfter its arrival or later.
+func decode(fetches kgo.Fetches, lateAfter time.Duration) batch {
 	b := make(batch, 0, fetches.NumRecords())
 	fetches.EachRecord(func(r *kgo.Record) {
 		it := item{record: r}
@@ -40,6 +43,7 @@ func decode(fetches kgo.Fetches) batch {
 			// What was read of it so far may be anything.
 			it.Event = schema.Event{AccountID: wire.KeyAccount(r.Key), ReceivedAt: r.Timestamp}
 		}
+		it.Late = len(it.Event.Leases) > 0 && r.Attrs.TimestampType() == logAppendTime && r.Timestamp.Sub(it.Event.ReceivedAt) >= lateAfter
 		b = append(b, it)
 	})
 	slices.SortFunc(b, func(a, b item) int {
@@ -47,6 +51,9 @@ func decode(fetches kgo.Fetches) batch {
 	})
 	return b
 }
+
+// logAppendTime is the type of timestamps that brokers set.
+const logAppendTime = 1
 
 // version returns the schema version of a record, or "".
 func version(r *kgo.Record) string {

@@ -5,7 +5,6 @@ import (
 	"encoding/json"
 	"fmt"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
@@ -13,17 +12,9 @@ import (
 	"github.com/outlayhq/outlay/schema"
 )
 
-// When nothing under a lease can be written to Kafka any more: a producer gives a
-// record up after 30 s, and an ingest replica that cannot say that it is alive
-// stops spending after 60 s.
-const (
-	closedLongEnough = 60 * time.Second
-	deadAfter        = 120 * time.Second
-)
-
 // upkeepLeases takes back what can be taken back of the shares of caps.
 func (p *Processor) upkeepLeases(ctx context.Context, conn *pgx.Conn) error {
-	if err := dropSettled(ctx, conn); err != nil {
+	if err := p.dropSettled(ctx, conn); err != nil {
 		return err
 	}
 	if err := p.setBarriers(ctx, conn); err != nil {
@@ -44,8 +35,8 @@ LIMIT 10000`
 
 const dropLeases = `SELECT drop_leases($1)`
 
-func dropSettled(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectSettled, deadAfter)
+func (p *Processor) dropSettled(ctx context.Context, conn *pgx.Conn) error {
+	rows, _ := conn.Query(ctx, selectSettled, p.times.DeadAfter)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
 	if err != nil {
 		return fmt.Errorf("find settled leases: %w", err)
@@ -63,19 +54,20 @@ func drop(ctx context.Context, conn *pgx.Conn, ids []schema.ID) error {
 	return nil
 }
 
-// A lease that holds something and of which nothing more can be written.
+// A lease that holds something and that is not spent any more: nothing is in flight under one that is closed, and what a dead replica
+// has in flight is refused if it comes after the barrier.
 const selectEnded = `
 SELECT l.lease_id FROM budget_leases l
-WHERE l.barrier IS NULL AND (l.closed_at < now() - $1::interval
-  OR NOT EXISTS (SELECT FROM ingest_replicas r WHERE r.replica_id = l.replica_id AND r.seen_at > now() - $2::interval))
+WHERE l.barrier IS NULL AND (l.closed_at IS NOT NULL
+  OR NOT EXISTS (SELECT FROM ingest_replicas r WHERE r.replica_id = l.replica_id AND r.seen_at > now() - $1::interval))
 LIMIT 10000`
 
 const setBarrier = `UPDATE budget_leases SET barrier = $2 WHERE lease_id = ANY($1) AND barrier IS NULL`
 
 // setBarriers notes for leases that have ended where Kafka's log ends now: what
-// was written under them stands before that.
+// of them was acknowledged to a client stands before that.
 func (p *Processor) setBarriers(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectEnded, closedLongEnough, deadAfter)
+	rows, _ := conn.Query(ctx, selectEnded, p.times.DeadAfter)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
 	if err != nil {
 		return fmt.Errorf("find ended leases: %w", err)
@@ -112,7 +104,7 @@ WHERE l.barrier IS NOT NULL AND NOT EXISTS (
 LIMIT 10000`
 
 // dropPassed drops the leases whose barrier the processors have passed: what was
-// on its way is stored, and the rest of the money is free again.
+// on its way is stored, and the rest of the money is free again. What comes later is refused.
 func (p *Processor) dropPassed(ctx context.Context, conn *pgx.Conn) error {
 	rows, _ := conn.Query(ctx, selectPassed, p.topic)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])

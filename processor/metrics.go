@@ -13,6 +13,7 @@ type metrics struct {
 	records      prometheus.Counter
 	stored       prometheus.Counter
 	duplicates   prometheus.Counter
+	refusedLate  prometheus.Counter
 	deadLetters  *prometheus.CounterVec
 	saveDuration prometheus.Histogram
 	saveErrors   *prometheus.CounterVec
@@ -39,6 +40,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		records:     counter("outlay_processor_records_total", "Records read from Kafka, those read again included."),
 		stored:      counter("outlay_processor_events_stored_total", "Events stored in the database."),
 		duplicates:  counter("outlay_processor_duplicates_total", "Events not stored because their idempotency key was stored already."),
+		refusedLate: counter("outlay_processor_events_refused_late_total", "Events refused because they were written to Kafka after the lease of a cap that they were charged to was given to others."),
 		fenced:      counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
 		rewinds:     counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
 		folded:      counter("outlay_processor_session_parts_folded_total", "Parts of sessions, one for each session of a batch, that were moved into the list of sessions."),

@@ -16,6 +16,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/processor/upkeep"
+	"github.com/outlayhq/outlay/schema/budget"
 )
 
 // Deps are what a Processor works with; the caller owns them.
@@ -45,6 +46,7 @@ type Processor struct {
 	letters   *letters
 	tables    *upkeep.Upkeep
 	metrics   *metrics
+	times     budget.Times
 	log       *slog.Logger
 	now       func() time.Time
 
@@ -64,6 +66,7 @@ func New(cfg Config, d Deps) *Processor {
 		owned:     newAssignment(d.Topic),
 		metrics:   newMetrics(d.Metrics),
 		tables:    upkeep.New(d.Metrics, d.Log, d.Now),
+		times:     cfg.Times.OrDefault(),
 	}
 	return p
 }
@@ -116,7 +119,7 @@ func (p *Processor) member(ctx context.Context) error {
 			return nil
 		}
 		p.noteErrors(ctx, client, fetches)
-		b := decode(fetches)
+		b := decode(fetches, p.times.LateAfter)
 		if len(b) == 0 {
 			continue
 		}

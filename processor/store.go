@@ -71,6 +71,10 @@ func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) e
 	p.failing.Store(nil)
 	p.metrics.stored.Add(float64(result.Stored))
 	p.metrics.duplicates.Add(float64(result.Duplicates))
+	if result.RefusedLate > 0 {
+		p.metrics.refusedLate.Add(float64(result.RefusedLate))
+		p.log.WarnContext(ctx, "events refused that were written after their lease of a cap was given to others", "events", result.RefusedLate)
+	}
 	for _, it := range b {
 		if it.Dead != nil {
 			p.metrics.deadLetters.WithLabelValues(string(it.Dead.Reason)).Inc()

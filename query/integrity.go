@@ -30,16 +30,17 @@ type intakeReply struct {
 	Stored       int64  `json:"stored"`
 	Duplicates   int64  `json:"duplicates"`
 	DeadLettered int64  `json:"dead_lettered"`
+	RefusedLate  int64  `json:"refused_late"`
 	Found        *int64 `json:"found"`
 	Difference   int64  `json:"difference"`
 }
 
 func newIntakeReply(i *usage.Intake) intakeReply {
-	return intakeReply{i.Accepted, i.Stored, i.Duplicates, i.DeadLettered, i.Found, i.Difference()}
+	return intakeReply{i.Accepted, i.Stored, i.Duplicates, i.DeadLettered, i.RefusedLate, i.Found, i.Difference()}
 }
 
 // integrity answers, hour by hour of arrival, whether what was accepted is what was
-// stored, recognised as a duplicate or put aside.
+// stored, recognised as a duplicate, put aside or refused.
 func (s *Server) integrity(c *call) error {
 	p := c.params("from", "to", "verify")
 	from, to := p.span(time.UTC, s.now(), daysBefore(1))
@@ -83,5 +84,6 @@ func (r *intakeReply) add(hour *intakeReply) {
 	r.Stored += hour.Stored
 	r.Duplicates += hour.Duplicates
 	r.DeadLettered += hour.DeadLettered
+	r.RefusedLate += hour.RefusedLate
 	r.Difference += hour.Difference
 }

@@ -19,6 +19,7 @@ type intake struct {
 	Stored       int64
 	Duplicates   int64
 	DeadLettered int64 `json:"dead_lettered"`
+	RefusedLate  int64 `json:"refused_late"`
 	Found        *int64
 	Difference   int64
 }

@@ -14,6 +14,9 @@ type Item struct {
 	Event schema.Event
 	// Dead says why the record cannot be stored, or is nil.
 	Dead *DeadLetter
+	// Late says that the record was written to Kafka so long after the event arrived that its client has surely no
+	// confirmation. If one of its leases was given up before it was written, it is refused.
+	Late bool
 }
 
 // DeadLetter is why a record was put aside.
@@ -46,6 +49,8 @@ type Span struct {
 // Result is what Save did with the records of a batch.
 type Result struct {
 	Stored, Duplicates, Dead int
+	// RefusedLate are events that were written after their lease was given to others.
+	RefusedLate int
 }
 
 // spendKey is one row of spend: an agent's quarter of an hour by arrival.

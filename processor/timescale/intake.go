@@ -19,7 +19,7 @@ type intakeKey struct {
 // intakeSum is what a batch holds of an hour. How many of the accepted are stored is
 // not here: the database counts the rows that it inserts.
 type intakeSum struct {
-	accepted, duplicates, dead int64
+	accepted, duplicates, dead, refused int64
 	// first and last are the times of the events to be stored; zero: there are none.
 	first, last time.Time
 }
@@ -42,10 +42,10 @@ type intake struct {
 	latestKey intakeKey
 	latest    *intakeSum
 
-	account, hour, accepted, duplicates, dead, first, last column
+	account, hour, accepted, duplicates, dead, first, last, refused column
 }
 
-// columns are parameters of saveBatch with their element types.
+// columns are parameters of saveBatch with their element types. refused is another, which comes later.
 func (n *intake) columns() func(yield func(*column, uint32) bool) {
 	return func(yield func(*column, uint32) bool) {
 		_ = yield(&n.account, pgtype.UUIDOID) &&
@@ -67,6 +67,7 @@ func (n *intake) reset() {
 	for c, elementType := range n.columns() {
 		c.reset(elementType)
 	}
+	n.refused.reset(pgtype.Int8OID)
 }
 
 // accept counts a record and returns the sum of its hour, for what becomes of it.
@@ -103,6 +104,7 @@ func (n *intake) encode() {
 		n.accepted.int8(s.accepted)
 		n.duplicates.int8(s.duplicates)
 		n.dead.int8(s.dead)
+		n.refused.int8(s.refused)
 		n.first.optionalTime(s.first)
 		n.last.optionalTime(s.last)
 	}

@@ -38,6 +38,7 @@ type Sink struct {
 	arrivals                     arrivalColumns
 	intake                       intake
 	live                         liveColumns
+	released                     released
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
@@ -47,8 +48,8 @@ func New(pool *pgxpool.Pool, topic string) *Sink { return &Sink{pool: pool, topi
 // stored one of the batch's keys a moment before.
 const maxKeyRaces = 5
 
-// Save stores a batch or nothing of it: the events that are not Dead and whose
-// key is new, their spend, the dead letters, and for each span the new position
+// Save stores a batch or nothing of it: the events that are not Dead, whose
+// key is new and whose lease was not given up before they were written, their spend, the dead letters, and for each span the new position
 // of its partition, provided that the partition stands where the span starts.
 // Items are sorted by partition and offset and match the spans.
 //
@@ -83,6 +84,9 @@ func saveError(err error, n int) error {
 func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []Item) (Result, error) {
 	known, err := s.knownKeys(ctx, conn, items)
 	if err != nil {
+		return Result{}, err
+	}
+	if err := s.released.load(ctx, conn, items); err != nil {
 		return Result{}, err
 	}
 	result := s.fill(spans, items, known)
@@ -166,6 +170,15 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 				taken.duplicates++
 				continue
 			}
+		}
+		if s.released.refuses(item) {
+			s.released.add(e)
+			result.RefusedLate++
+			taken.refused++
+			continue
+		}
+		if e.IdempotencyKey != "" {
+			k := eventKey{e.AccountID, e.ID}
 			if known == nil {
 				known = map[eventKey]bool{}
 			}
@@ -199,6 +212,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 	s.sums.each(byArrival, s.arrivals.add)
 	s.sums.each(byQuarter, s.live.add)
 	s.intake.encode()
+	s.released.encode()
 	for _, bucket := range slices.Sorted(maps.Keys(buckets)) {
 		s.buckets.time(time.Unix(bucket, 0))
 	}
@@ -257,6 +271,7 @@ func (s *Sink) reset() {
 	s.arrivals.reset()
 	s.live.reset()
 	s.intake.reset()
+	s.released.reset()
 	for c, elementType := range s.columns() {
 		c.reset(elementType)
 	}
@@ -264,7 +279,7 @@ func (s *Sink) reset() {
 
 // params returns the parameters of saveBatch in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 71+len(s.events))
+	params := make([][]byte, 0, 82+len(s.events))
 	params = append(params, []byte(s.topic))
 	for c := range s.columns() {
 		params = append(params, c.bytes())
@@ -282,6 +297,10 @@ func (s *Sink) params() [][]byte {
 		params = append(params, c.bytes())
 	}
 	for c := range s.live.columns() {
+		params = append(params, c.bytes())
+	}
+	params = append(params, s.released.present.bytes(), s.intake.refused.bytes())
+	for c := range s.released.columns() {
 		params = append(params, c.bytes())
 	}
 	return params

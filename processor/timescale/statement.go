@@ -4,8 +4,8 @@ package timescale
 // server starts only once it has all of it, so a processor that is stopped
 // anywhere holds no lock while it is stopped. move_positions raises unless every
 // partition stands where the batch starts, the records of the batch are as many
-// as the offsets it passes and its sums are of as many events as it stores, and require_count unless every key is new; either undoes
-// everything. What is counted as stored are the rows that the database inserted. The events are unnested in a select list, not in
+// as the offsets it passes and its sums are of as many events as it stores, require_count unless every key is new, and require_leases unless the leases are there that were when
+// it was decided what is refused; each undoes everything. What is counted as stored are the rows that the database inserted. The events are unnested in a select list, not in
 // FROM: that streams them, while FROM writes every column aside first, which costs
 // a quarter of the whole. Rows that another processor may be writing too are taken in the order of their key, so that
 // no two batches wait for each other.
@@ -45,6 +45,14 @@ WITH moved AS (
 ), settled AS (
   UPDATE budget_leases l SET used_nano_usd = l.used_nano_usd + u.used, stored_nano_usd = l.stored_nano_usd + u.stored
   FROM unnest($19::uuid[], $20::numeric[], $21::numeric[]) AS u(lease_id, used, stored) WHERE l.lease_id = u.lease_id
+  RETURNING l.lease_id
+), refused AS (
+  INSERT INTO refused_events AS r (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
+  SELECT * FROM unnest($104::uuid[], $105::text[], $106::text[], $107::text[], $108::timestamptz[], $109::int8[],
+    $110::numeric[], $111::numeric[], $112::numeric[])
+  ON CONFLICT (account_id, agent, bucket, model, provider) DO UPDATE SET
+    events = r.events + excluded.events, input_tokens = r.input_tokens + excluded.input_tokens,
+    output_tokens = r.output_tokens + excluded.output_tokens, cost_nano_usd = r.cost_nano_usd + excluded.cost_nano_usd
 ), noted AS (
   INSERT INTO session_parts (account_id, session_id, agents, users, events, errors,
     input_tokens, output_tokens, cost_nano_usd, started_at, ended_at)
@@ -83,14 +91,16 @@ WITH moved AS (
   SELECT account_id, date_bin('1 hour', received_at, timestamptz '2000-01-01 00:00:00+00') AS hour, count(*) AS stored
   FROM stored GROUP BY 1, 2
 ), taken AS (
-  INSERT INTO intake AS i (account_id, hour, accepted, stored, duplicates, dead_letters, first_ts, last_ts)
-  SELECT account_id, hour, coalesce(accepted, 0), coalesce(stored, 0), coalesce(duplicates, 0), coalesce(dead, 0), first, last
-  FROM unnest($75::uuid[], $76::timestamptz[], $77::int8[], $78::int8[], $79::int8[], $80::timestamptz[], $81::timestamptz[])
-    AS n(account_id, hour, accepted, duplicates, dead, first, last) FULL JOIN counted USING (account_id, hour)
+  INSERT INTO intake AS i (account_id, hour, accepted, stored, duplicates, dead_letters, refused_late, first_ts, last_ts)
+  SELECT account_id, hour, coalesce(accepted, 0), coalesce(stored, 0), coalesce(duplicates, 0), coalesce(dead, 0), coalesce(refused, 0),
+    first, last
+  FROM unnest($75::uuid[], $76::timestamptz[], $77::int8[], $78::int8[], $79::int8[], $80::timestamptz[], $81::timestamptz[], $103::int8[])
+    AS n(account_id, hour, accepted, duplicates, dead, first, last, refused) FULL JOIN counted USING (account_id, hour)
   ORDER BY 1, 2
   ON CONFLICT (account_id, hour) DO UPDATE SET
     accepted = i.accepted + excluded.accepted, stored = i.stored + excluded.stored,
     duplicates = i.duplicates + excluded.duplicates, dead_letters = i.dead_letters + excluded.dead_letters,
+    refused_late = i.refused_late + excluded.refused_late,
     first_ts = least(i.first_ts, excluded.first_ts), last_ts = greatest(i.last_ts, excluded.last_ts)
 ), arrived AS (
   INSERT INTO arrivals AS a (account_id, bucket, minutes, agent, provider, model, events, errors, unpriced_events,
@@ -107,4 +117,5 @@ WITH moved AS (
     cost_nano_usd = a.cost_nano_usd + excluded.cost_nano_usd,
     latency_histogram = a.latency_histogram + excluded.latency_histogram
 )
-SELECT (SELECT partitions FROM moved), require_count((SELECT count(*) FROM keyed), cardinality($5))`
+SELECT (SELECT partitions FROM moved), require_count((SELECT count(*) FROM keyed), cardinality($5)),
+  require_leases((SELECT count(*) FROM settled WHERE lease_id = ANY($102::uuid[])), cardinality($102))`

@@ -79,6 +79,10 @@ DELETE FROM session_shares WHERE ctid = ANY (ARRAY(
 	{"refresh_tokens", day, `
 DELETE FROM refresh_tokens WHERE ctid = ANY (ARRAY(
   SELECT ctid FROM refresh_tokens WHERE expires_at < $1 ORDER BY expires_at LIMIT $2 FOR UPDATE SKIP LOCKED))`},
+	// Far longer than Kafka's client or a network holds what was not written.
+	{"released_leases", 30 * day, `
+DELETE FROM released_leases WHERE ctid = ANY (ARRAY(
+  SELECT ctid FROM released_leases WHERE released_at < $1 ORDER BY released_at LIMIT $2 FOR UPDATE SKIP LOCKED))`},
 	// What a repriced event cost before goes with the event.
 	{"event_revisions", 0, `
 DELETE FROM event_revisions WHERE ctid = ANY (ARRAY(

@@ -123,6 +123,8 @@ var add = map[string]string{
 	"refresh_tokens": `INSERT INTO refresh_tokens (token_id, account_id, user_id, sign_in_id, secret_sha256, created_at, expires_at)
 		SELECT gen_random_uuid(), $1, (SELECT id FROM users LIMIT 1), gen_random_uuid(), sha256(gen_random_uuid()::text::bytea), '2020-01-01', now() - $3::interval - n * interval '1 ms'
 		FROM generate_series(1, $2) AS n`,
+	"released_leases": `INSERT INTO released_leases (lease_id, account_id, barrier, released_at)
+		SELECT gen_random_uuid(), $1, '{}', now() - $3::interval - n * interval '1 ms' FROM generate_series(1, $2) AS n`,
 	"event_revisions": `INSERT INTO event_revisions (account_id, event_id, ts, job_id, cost_nano_usd, cost_source)
 		SELECT $1, gen_random_uuid(), now() - $3::interval - n * interval '1 ms' - (SELECT raw_retention FROM schema_settings), gen_random_uuid(), 1, 'calculated'
 		FROM generate_series(1, $2) AS n`,

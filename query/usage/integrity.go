@@ -16,6 +16,8 @@ type Intake struct {
 	Stored       int64
 	Duplicates   int64
 	DeadLettered int64
+	// RefusedLate are events that were written after their lease of a cap was given to others.
+	RefusedLate int64
 	// Found is how many of the stored events are in the table now; nil where nobody
 	// looked, or where retention has taken some of them.
 	Found *int64
@@ -28,7 +30,7 @@ func (i *Intake) Difference() int64 {
 	if i.Found != nil {
 		stored = *i.Found
 	}
-	return i.Accepted - stored - i.Duplicates - i.DeadLettered
+	return i.Accepted - stored - i.Duplicates - i.DeadLettered - i.RefusedLate
 }
 
 // IntakeHour is the intake of an hour of arrival.
@@ -38,7 +40,7 @@ type IntakeHour struct {
 }
 
 const selectIntake = `
-SELECT hour, accepted, stored, duplicates, dead_letters AS dead_lettered, NULL::bigint AS found
+SELECT hour, accepted, stored, duplicates, dead_letters AS dead_lettered, refused_late, NULL::bigint AS found
 FROM intake WHERE account_id = $1 AND hour >= $2 AND hour < $3
 ORDER BY hour`
 
@@ -49,7 +51,7 @@ WITH kept AS (
 	SELECT greatest(raw_dropped_before, now() - raw_retention, (SELECT deleted_before FROM account_retention WHERE account_id = $1)) AS since
 	FROM schema_settings
 ), hours AS MATERIALIZED (
-	SELECT hour, accepted, stored, duplicates, dead_letters, first_ts, last_ts, stored = 0 OR first_ts >= kept.since AS whole
+	SELECT hour, accepted, stored, duplicates, dead_letters, refused_late, first_ts, last_ts, stored = 0 OR first_ts >= kept.since AS whole
 	FROM intake, kept WHERE account_id = $1 AND hour >= $2 AND hour < $3
 ), found AS (
 	SELECT date_bin('1 hour', e.received_at, timestamptz '2000-01-01 00:00:00+00') AS hour, count(*) AS events
@@ -59,7 +61,7 @@ WITH kept AS (
 	GROUP BY 1
 )
 SELECT hour, coalesce(h.accepted, 0) AS accepted, coalesce(h.stored, 0) AS stored, coalesce(h.duplicates, 0) AS duplicates,
-	coalesce(h.dead_letters, 0) AS dead_lettered, CASE WHEN coalesce(h.whole, true) THEN coalesce(f.events, 0) END AS found
+	coalesce(h.dead_letters, 0) AS dead_lettered, coalesce(h.refused_late, 0) AS refused_late, CASE WHEN coalesce(h.whole, true) THEN coalesce(f.events, 0) END AS found
 FROM hours h FULL JOIN found f USING (hour)
 ORDER BY hour`
 
