@@ -193,7 +193,7 @@ func saveStatuses(ctx context.Context, tx pgx.Tx, accountID schema.ID, findings 
 
 const endOrphans = `
 UPDATE incidents i SET ended_at = greatest($1, started_at)
-WHERE ended_at IS NULL AND NOT EXISTS (SELECT FROM alert_rules r WHERE r.alert_id = i.alert_id AND r.enabled)`
+WHERE kind = 'alert' AND ended_at IS NULL AND NOT EXISTS (SELECT FROM alert_rules r WHERE r.alert_id = i.alert_id AND r.enabled)`
 
 // closeOrphans ends the incidents of rules that were removed or disabled. Nobody is
 // told: whoever did it knows.

@@ -9,15 +9,31 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/budget"
 )
 
-// checkCaps looks for caps whose spend has passed a threshold. They need no rule: the
-// account's own channels are told, once in a period.
+const (
+	// capsMargin is how much longer periods are checked after everything that arrived in them is stored: an event may be on its way
+	// to Kafka for a while after it was received, and clocks differ.
+	capsMargin = 15 * time.Minute
+	// capsHorizon bounds how far back periods are checked after an outage. Kafka usually keeps events for a week.
+	capsHorizon = 8 * 24 * time.Hour
+)
+
+// checkCaps looks for caps whose spend has passed a threshold, in every period that events may have been stored into since the last
+// check, and for reached caps that are not any more. They need no rule: the account's own channels are notified.
 func (w *Watcher) checkCaps(ctx context.Context) error {
+	now := w.now().UTC().Truncate(time.Microsecond)
+	since, until, err := w.capsChecked(ctx, now)
+	if err != nil {
+		return err
+	}
 	store := budget.NewStore(w.pool)
 	budgets, err := store.All(ctx)
+	if err != nil {
+		return err
+	}
+	reached, err := w.reachedCaps(ctx)
 	if err != nil {
 		return err
 	}
@@ -25,36 +41,101 @@ func (w *Watcher) checkCaps(ctx context.Context) error {
 	for i := range budgets {
 		of[budgets[i].AccountID] = append(of[budgets[i].AccountID], budgets[i])
 	}
+	for accountID := range reached {
+		if _, ok := of[accountID]; !ok {
+			of[accountID] = nil // Its caps are all gone.
+		}
+	}
 	var failed error
 	for accountID, list := range of {
-		err := w.checkCapsOf(ctx, store, accountID, list)
+		c := &capsCheck{w, store, accountID, since, now}
+		err := c.run(ctx, list, reached[accountID])
 		if errors.Is(err, errNotLeading) || ctx.Err() != nil {
 			return err
 		}
 		failed = errors.Join(failed, err, w.prolong(ctx))
 	}
-	return failed
+	if failed != nil || until == nil {
+		return failed
+	}
+	return w.noteCapsChecked(ctx, *until)
 }
 
-func (w *Watcher) checkCapsOf(ctx context.Context, store *budget.Store, accountID schema.ID, budgets []budget.Budget) error {
-	caps, err := w.standingCaps(ctx, store, accountID, budgets)
+// All partitions count: what one has not stored may belong to any period.
+const selectCapsChecked = `
+SELECT caps_checked_until, (
+  SELECT CASE WHEN min(complete_until) > '-infinity' THEN min(complete_until) END FROM kafka_offsets WHERE topic = $1)
+FROM alert_leader`
+
+// capsChecked returns the time since which events may have been stored that no check has seen, by when they arrived, and the time up
+// to which everything that arrived is stored now; nil when that is not known.
+func (w *Watcher) capsChecked(ctx context.Context, now time.Time) (since time.Time, until *time.Time, err error) {
+	var checked *time.Time
+	if err := w.pool.QueryRow(ctx, selectCapsChecked, w.topic).Scan(&checked, &until); err != nil {
+		return since, nil, fmt.Errorf("read how far caps are checked: %w", err)
+	}
+	since = now
+	if checked != nil && checked.Before(now) {
+		since = *checked
+	}
+	if since = since.Add(-capsMargin); since.Before(now.Add(-capsHorizon)) {
+		since = now.Add(-capsHorizon)
+	}
+	return since, until, nil
+}
+
+const setCapsChecked = `UPDATE alert_leader SET caps_checked_until = greatest(caps_checked_until, $1)`
+
+func (w *Watcher) noteCapsChecked(ctx context.Context, until time.Time) error {
+	return w.lead.within(ctx, func(tx pgx.Tx) error {
+		if _, err := tx.Exec(ctx, setCapsChecked, until); err != nil {
+			return fmt.Errorf("note how far caps are checked: %w", err)
+		}
+		return nil
+	})
+}
+
+// capsCheck is a check of the caps of one account.
+type capsCheck struct {
+	*Watcher
+	store     *budget.Store
+	accountID schema.ID
+	// since is the time of arrival of the oldest events that no check has seen.
+	since, now time.Time
+}
+
+func (c *capsCheck) run(ctx context.Context, budgets []budget.Budget, reached []reachedCap) error {
+	caps, err := c.spentCaps(ctx, c.store, c.accountID, c.periods(budgets))
 	if err != nil {
 		return err
 	}
+	present := map[string]*spentCap{}
 	var passed []passing
 	for i := range caps {
+		if caps[i].window.Contains(c.now) {
+			present[caps[i].Agent] = &caps[i]
+		}
 		passed = append(passed, caps[i].passed()...)
 	}
-	if len(passed) == 0 {
-		return nil
+	lasting, err := c.endReached(ctx, reached, present)
+	if err != nil || len(passed) == 0 {
+		return err
 	}
-	known, err := w.knownPassings(ctx, accountID, passed)
+	known, err := c.knownPassings(ctx, c.accountID, passed)
 	if err != nil {
 		return err
 	}
 	for i := range passed {
-		if !known[passed[i].key()] {
-			if err := w.note(ctx, &passed[i]); err != nil {
+		p := &passed[i]
+		is := known[p.key()]
+		switch {
+		case p.share >= 1 && p.window.Contains(c.now):
+			is = lasting[p.Agent]
+		case p.share >= 1:
+			is = is || known[p.key().untilTheEnd()]
+		}
+		if !is {
+			if err := c.note(ctx, p); err != nil {
 				return err
 			}
 		}
@@ -62,135 +143,29 @@ func (w *Watcher) checkCapsOf(ctx context.Context, store *budget.Store, accountI
 	return nil
 }
 
-// passing is a threshold of a cap that its spend has passed.
-type passing struct {
-	*standingCap
-	share float64
+// capPeriod is a period of a cap.
+type capPeriod struct {
+	budget.Budget
+	window budget.Window
 }
 
-type passingKey struct {
-	agent string
-	start time.Time
-	epoch int32
-	share float64
-}
-
-func (p *passing) key() passingKey {
-	return passingKey{p.Agent, p.window.Start.UTC(), p.Epoch, p.share}
-}
-
-// passed lists the thresholds that are reached. The cap itself is one without being
-// asked for; a cap of nothing has none.
-func (c *standingCap) passed() []passing {
-	if c.Limit == 0 {
-		return nil
-	}
-	var list []passing
-	for _, share := range c.AlertAt {
-		if share < 1 && float64(c.spent) >= share*float64(c.Limit) {
-			list = append(list, passing{c, share})
+// periods lists the periods of caps that are to be checked: the present one, and those before it that events may have been stored
+// into that no check has seen. Of a cap that was changed after a period's end it is not known what it was in that period.
+func (c *capsCheck) periods(budgets []budget.Budget) []capPeriod {
+	var list []capPeriod
+	for i := range budgets {
+		b := &budgets[i]
+		for at := c.since; ; {
+			window := b.Window(at)
+			present := window.End.After(c.now)
+			if present || b.UpdatedAt.Before(window.End) {
+				list = append(list, capPeriod{*b, window})
+			}
+			if present {
+				break
+			}
+			at = window.End
 		}
-	}
-	if c.spent >= c.Limit {
-		list = append(list, passing{c, 1})
 	}
 	return list
-}
-
-const selectPassings = `
-SELECT scope, period_start, epoch, share FROM incidents
-WHERE account_id = $1 AND kind = 'budget' AND scope = ANY($2) AND period_start = ANY($3)`
-
-// knownPassings returns those that were told.
-func (w *Watcher) knownPassings(ctx context.Context, accountID schema.ID, passed []passing) (map[passingKey]bool, error) {
-	agents, starts := make([]string, len(passed)), make([]time.Time, len(passed))
-	for i := range passed {
-		agents[i], starts[i] = passed[i].Agent, passed[i].window.Start
-	}
-	rows, _ := w.pool.Query(ctx, selectPassings, accountID, agents, starts)
-	known := map[passingKey]bool{}
-	var k passingKey
-	_, err := pgx.ForEachRow(rows, []any{&k.agent, &k.start, &k.epoch, &k.share}, func() error {
-		k.start = k.start.UTC()
-		known[k] = true
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read passed thresholds: %w", err)
-	}
-	return known, nil
-}
-
-const insertPassing = `
-INSERT INTO incidents (incident_id, account_id, kind, name, metric, scope, started_at, ended_at, value, peak, peak_at, summary,
-  period_start, epoch, share)
-VALUES ($1, $2, 'budget', $3, 'budget_used', $4, $5, $5, $6, $6, $5, $7, $8, $9, $10)
-ON CONFLICT (account_id, scope, period_start, epoch, share) WHERE kind = 'budget' DO NOTHING`
-
-// note writes down that a threshold was passed and tells it.
-func (w *Watcher) note(ctx context.Context, p *passing) error {
-	now := w.now().UTC().Truncate(time.Microsecond)
-	id := schema.NewID(now)
-	m := p.message(id, now)
-	inserted := false
-	err := w.lead.within(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, insertPassing, id, p.AccountID, m.Title, p.Agent, now, p.used(), m.Summary,
-			p.window.Start, p.Epoch, p.share)
-		if err != nil {
-			return fmt.Errorf("note passed threshold: %w", err)
-		}
-		if inserted = tag.RowsAffected() > 0; !inserted {
-			return nil
-		}
-		return alert.NewStore(tx).TellAccount(ctx, p.AccountID, m)
-	})
-	if err == nil && inserted {
-		w.metrics.transitions.WithLabelValues(string(m.Type)).Inc()
-	}
-	return err
-}
-
-// passingData is the data of budget.threshold and budget.exceeded.
-type passingData struct {
-	IncidentID  string         `json:"incident_id"`
-	Agent       *string        `json:"agent"`
-	Share       float64        `json:"share"`
-	Used        float64        `json:"used"`
-	LimitUSD    schema.NanoUSD `json:"limit_usd"`
-	SpentUSD    schema.NanoUSD `json:"spent_usd"`
-	Period      budget.Period  `json:"period"`
-	PeriodStart *time.Time     `json:"period_start"`
-	ResetsAt    *time.Time     `json:"resets_at"`
-	Summary     string         `json:"summary"`
-}
-
-func (p *passing) message(id schema.ID, now time.Time) *alert.Message {
-	whose := "The account"
-	if p.Agent != "" {
-		whose = p.Agent
-	}
-	m := &alert.Message{
-		Type: alert.BudgetThreshold, Cause: "budget " + id.Text(alert.IncidentPrefix), IncidentID: &id, At: now,
-		Title: fmt.Sprintf("%s of the cap: %s", bare(alert.BudgetUsed, p.share), whose),
-	}
-	if p.share >= 1 {
-		m.Type, m.Title = alert.BudgetExceeded, "Cap reached: "+whose
-	}
-	m.Summary = fmt.Sprintf("%s has spent $%s of its cap of $%s", whose,
-		bare(alert.Cost, float64(p.spent)), bare(alert.Cost, float64(p.Limit)))
-	if p.Period != budget.Total {
-		m.Summary += " for the " + string(p.Period)
-	}
-	d := passingData{
-		IncidentID: id.Text(alert.IncidentPrefix), Share: p.share, Used: p.used(), LimitUSD: p.Limit, SpentUSD: p.spent,
-		Period: p.Period, Summary: m.Summary,
-	}
-	if p.Agent != "" {
-		d.Agent = &p.Agent
-	}
-	if p.Period != budget.Total {
-		d.PeriodStart, d.ResetsAt = &p.window.Start, &p.window.End
-	}
-	m.Data = d
-	return m
 }

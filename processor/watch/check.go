@@ -132,15 +132,14 @@ func (w *Watcher) judgeCaps(ctx context.Context, r *alert.Rule) ([]verdict, erro
 	return verdicts, nil
 }
 
-// standingCap is a cap and what is spent of it in its present period.
-type standingCap struct {
-	budget.Budget
-	window budget.Window
-	spent  schema.NanoUSD
+// spentCap is a cap and what is spent of it in a period.
+type spentCap struct {
+	capPeriod
+	spent schema.NanoUSD
 }
 
 // used is the part of the cap that is spent; all of it when there is nothing to spend.
-func (c *standingCap) used() float64 {
+func (c *spentCap) used() float64 {
 	if c.Limit == 0 {
 		return 1
 	}
@@ -148,7 +147,7 @@ func (c *standingCap) used() float64 {
 }
 
 // caps reads the caps of an account, or of one agent of it.
-func (w *Watcher) caps(ctx context.Context, accountID schema.ID, agent *string) ([]standingCap, error) {
+func (w *Watcher) caps(ctx context.Context, accountID schema.ID, agent *string) ([]spentCap, error) {
 	store := budget.NewStore(w.pool)
 	var budgets []budget.Budget
 	var err error
@@ -160,28 +159,32 @@ func (w *Watcher) caps(ctx context.Context, accountID schema.ID, agent *string) 
 	if err != nil {
 		return nil, err
 	}
-	return w.standingCaps(ctx, store, accountID, budgets)
+	now, present := w.now(), make([]capPeriod, len(budgets))
+	for i := range budgets {
+		present[i] = capPeriod{budgets[i], budgets[i].Window(now)}
+	}
+	return w.spentCaps(ctx, store, accountID, present)
 }
 
 // maxCaps bounds how many caps of an account one rule looks at.
 const maxCaps = 10_000
 
-func (w *Watcher) standingCaps(ctx context.Context, store *budget.Store, accountID schema.ID, budgets []budget.Budget) ([]standingCap, error) {
-	if len(budgets) == 0 {
+// spentCaps reads what is spent of caps of an account in these periods.
+func (w *Watcher) spentCaps(ctx context.Context, store *budget.Store, accountID schema.ID, periods []capPeriod) ([]spentCap, error) {
+	if len(periods) == 0 {
 		return nil, nil
 	}
-	now := w.now()
-	agents, windows := make([]string, len(budgets)), make([]budget.Window, len(budgets))
-	for i := range budgets {
-		agents[i], windows[i] = budgets[i].Agent, budgets[i].Window(now)
+	agents, windows := make([]string, len(periods)), make([]budget.Window, len(periods))
+	for i := range periods {
+		agents[i], windows[i] = periods[i].Agent, periods[i].window
 	}
 	states, err := store.States(ctx, accountID, agents, windows)
 	if err != nil {
 		return nil, err
 	}
-	caps := make([]standingCap, len(budgets))
-	for i := range budgets {
-		caps[i] = standingCap{budgets[i], windows[i], upTo(states[i].Spent)}
+	caps := make([]spentCap, len(periods))
+	for i := range periods {
+		caps[i] = spentCap{periods[i], upTo(states[i].Spent)}
 	}
 	return caps, nil
 }

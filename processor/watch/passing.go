@@ -1,0 +1,212 @@
+package watch
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/budget"
+)
+
+// passing is a threshold of a cap that its spend has passed in a period.
+type passing struct {
+	*spentCap
+	share float64
+}
+
+type passingKey struct {
+	agent string
+	start time.Time
+	epoch int32
+	share float64
+	limit schema.NanoUSD
+}
+
+func (p *passing) key() passingKey {
+	return passingKey{p.Agent, p.window.Start.UTC(), p.Epoch, p.share, p.Limit}
+}
+
+// untilTheEnd is the key of a cap that was reached until its period ended, whatever it was raised to meanwhile.
+func (k passingKey) untilTheEnd() passingKey {
+	k.limit = -1
+	return k
+}
+
+// passed lists the thresholds that are reached. The cap itself is one without being asked for; a cap of nothing has none.
+func (c *spentCap) passed() []passing {
+	if c.Limit == 0 {
+		return nil
+	}
+	var list []passing
+	for _, share := range c.AlertAt {
+		if share < 1 && float64(c.spent) >= share*float64(c.Limit) {
+			list = append(list, passing{c, share})
+		}
+	}
+	if c.spent >= c.Limit {
+		list = append(list, passing{c, 1})
+	}
+	return list
+}
+
+const selectPassings = `
+SELECT scope, period_start, epoch, share, limit_nano_usd, share = 1 AND (ended_at IS NULL OR ended_at >= period_end) IS TRUE FROM incidents
+WHERE account_id = $1 AND kind = 'budget' AND scope = ANY($2) AND period_start = ANY($3)`
+
+// knownPassings returns those that were noted.
+func (w *Watcher) knownPassings(ctx context.Context, accountID schema.ID, passed []passing) (map[passingKey]bool, error) {
+	agents, starts := make([]string, len(passed)), make([]time.Time, len(passed))
+	for i := range passed {
+		agents[i], starts[i] = passed[i].Agent, passed[i].window.Start
+	}
+	rows, _ := w.pool.Query(ctx, selectPassings, accountID, agents, starts)
+	known := map[passingKey]bool{}
+	var k passingKey
+	var untilTheEnd bool
+	_, err := pgx.ForEachRow(rows, []any{&k.agent, &k.start, &k.epoch, &k.share, &k.limit, &untilTheEnd}, func() error {
+		k.start = k.start.UTC()
+		known[k] = true
+		if untilTheEnd {
+			known[k.untilTheEnd()] = true
+		}
+		return nil
+	})
+	if err != nil {
+		return nil, fmt.Errorf("read passed thresholds: %w", err)
+	}
+	return known, nil
+}
+
+// The latest minute, or later quarter hour or hour, before which less than the threshold was spent. What arrived in the period is
+// taken back from its end, so that what a reset has taken out does not count.
+const selectReachedAt = `
+SELECT bucket FROM (
+  SELECT bucket, sum(sum(cost_nano_usd)) OVER (ORDER BY bucket DESC) AS since FROM arrivals
+  WHERE account_id = $1 AND ($2 = '' OR agent = $2) AND bucket >= $3 AND bucket < $4 GROUP BY bucket
+) AS t WHERE $5::numeric - since < $6 ORDER BY bucket DESC LIMIT 1`
+
+// reachedAt returns when a threshold was reached, to the minute where that is still known. What passed it before since was noted
+// then, unless the cap is younger.
+func (c *capsCheck) reachedAt(ctx context.Context, p *passing) (time.Time, error) {
+	from, latest := c.since.Truncate(time.Hour), c.now
+	if from.Before(p.window.Start) {
+		from = p.window.Start
+	}
+	if p.window.End.Before(latest) {
+		latest = p.window.End
+	}
+	threshold := schema.NanoUSD(p.share * float64(p.Limit))
+	var at time.Time
+	err := c.pool.QueryRow(ctx, selectReachedAt, p.AccountID, p.Agent, from, latest, int64(p.spent), int64(threshold)).Scan(&at)
+	switch {
+	case errors.Is(err, pgx.ErrNoRows):
+		return latest, nil
+	case err != nil:
+		return at, fmt.Errorf("find when a threshold was reached: %w", err)
+	case p.UpdatedAt.After(at) && p.UpdatedAt.Before(latest):
+		return p.UpdatedAt.UTC(), nil // A cap that is lowered below what is spent is reached then.
+	}
+	return at.UTC(), nil
+}
+
+const insertPassing = `
+INSERT INTO incidents (incident_id, account_id, kind, name, metric, scope, started_at, ended_at, value, peak, peak_at, summary,
+  period_start, period_end, epoch, share, limit_nano_usd)
+VALUES ($1, $2, 'budget', $3, 'budget_used', $4, $5, $6, $7, $7, $5, $8, $9, $10, $11, $12, $13)
+ON CONFLICT DO NOTHING`
+
+// note writes down that a threshold was passed, and notifies the account's channels. A reached cap stays so.
+func (c *capsCheck) note(ctx context.Context, p *passing) error {
+	reached, err := c.reachedAt(ctx, p)
+	if err != nil {
+		return err
+	}
+	ended := &reached
+	if p.share >= 1 {
+		if ended = nil; !p.window.End.After(c.now) {
+			ended = &p.window.End
+		}
+	}
+	id := schema.NewID(c.now)
+	m := p.message(id, reached, c.now)
+	inserted := false
+	err = c.lead.within(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, insertPassing, id, p.AccountID, m.Title, p.Agent, reached, ended, p.used(), m.Summary,
+			p.window.Start, p.window.End, p.Epoch, p.share, int64(p.Limit))
+		if err != nil {
+			return fmt.Errorf("note passed threshold: %w", err)
+		}
+		if inserted = tag.RowsAffected() > 0; !inserted {
+			return nil
+		}
+		return alert.NewStore(tx).TellAccount(ctx, p.AccountID, m)
+	})
+	if err == nil && inserted {
+		c.metrics.transitions.WithLabelValues(string(m.Type)).Inc()
+	}
+	return err
+}
+
+// passingData is the data of budget.threshold and budget.exceeded.
+type passingData struct {
+	IncidentID  string         `json:"incident_id"`
+	Agent       *string        `json:"agent"`
+	Share       float64        `json:"share"`
+	Used        float64        `json:"used"`
+	LimitUSD    schema.NanoUSD `json:"limit_usd"`
+	SpentUSD    schema.NanoUSD `json:"spent_usd"`
+	Period      budget.Period  `json:"period"`
+	PeriodStart *time.Time     `json:"period_start"`
+	ResetsAt    *time.Time     `json:"resets_at"`
+	ReachedAt   time.Time      `json:"reached_at"`
+	Summary     string         `json:"summary"`
+}
+
+// soon is how old a passed threshold may be for its message not to state when it was.
+const soon = 2 * time.Minute
+
+// inTime is how messages write a time.
+const inTime = "2006-01-02 15:04 UTC"
+
+func (p *passing) message(id schema.ID, reached, now time.Time) *alert.Message {
+	whose := "The account"
+	if p.Agent != "" {
+		whose = p.Agent
+	}
+	m := &alert.Message{
+		Type: alert.BudgetThreshold, Cause: "budget " + id.Text(alert.IncidentPrefix), IncidentID: &id, At: now,
+		Title: fmt.Sprintf("%s of the cap: %s", bare(alert.BudgetUsed, p.share), whose),
+	}
+	if p.share >= 1 {
+		m.Type, m.Title = alert.BudgetExceeded, "Cap reached: "+whose
+	}
+	m.Summary = fmt.Sprintf("%s has spent $%s of its cap of $%s", whose,
+		bare(alert.Cost, float64(p.spent)), bare(alert.Cost, float64(p.Limit)))
+	over := !p.window.End.After(now)
+	if p.Period != budget.Total {
+		m.Summary += " for the " + string(p.Period)
+	}
+	if over {
+		m.Summary += " that ended at " + p.window.End.UTC().Format(inTime)
+	}
+	if over || now.Sub(reached) >= soon {
+		m.Summary += fmt.Sprintf("; %s was reached at %s", bare(alert.BudgetUsed, p.share), reached.UTC().Format(inTime))
+	}
+	d := passingData{
+		IncidentID: id.Text(alert.IncidentPrefix), Share: p.share, Used: p.used(), LimitUSD: p.Limit, SpentUSD: p.spent,
+		Period: p.Period, ReachedAt: reached.UTC(), Summary: m.Summary,
+	}
+	if p.Agent != "" {
+		d.Agent = &p.Agent
+	}
+	if p.Period != budget.Total {
+		d.PeriodStart, d.ResetsAt = &p.window.Start, &p.window.End
+	}
+	m.Data = d
+	return m
+}
