@@ -59,6 +59,7 @@ func (s *Server) admitAll(ctx context.Context, b *batchOf) {
 			o.err = s.admit(ctx, &o.admission)
 		}
 	}
+	s.confirm(ctx, b.outcomes)
 }
 
 // replyBatch answers with what came of each event. requestID goes into the problems of

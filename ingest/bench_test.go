@@ -95,7 +95,7 @@ func benchServer(cfg Config, client *kgo.Client) *Server {
 	return New(cfg, Deps{
 		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise}},
 		Caps:   noCaps{},
-		Limits: noLimits{},
+		Limits: noLimits{}, Replays: noReplays{},
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})

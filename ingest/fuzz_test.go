@@ -26,7 +26,7 @@ import (
 // fuzzServer judges events without Kafka.
 func fuzzServer() *Server {
 	return &Server{
-		cfg: DefaultConfig(), caps: noCaps{}, prices: defaultPrices, now: time.Now, recent: newRecent(0, time.Now),
+		cfg: DefaultConfig(), caps: noCaps{}, replays: noReplays{}, prices: defaultPrices, now: time.Now, recent: newRecent(0, time.Now),
 		log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()),
 	}
 }

@@ -8,6 +8,7 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"testing"
 	"time"
 
@@ -17,6 +18,7 @@ import (
 
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
@@ -42,6 +44,7 @@ func (k testKeys) Size() int        { return len(k) }
 type noCaps struct{}
 
 func (noCaps) Admit(context.Context, *schema.Event) (*lease.Charge, error) { return nil, nil }
+func (noCaps) Refused(*schema.Event)                                       {}
 func (noCaps) Ready() bool                                                 { return true }
 func (noCaps) Standing(context.Context, budget.Scope) (lease.Standing, bool, error) {
 	return lease.Standing{}, false, nil
@@ -49,6 +52,13 @@ func (noCaps) Standing(context.Context, budget.Scope) (lease.Standing, bool, err
 
 func (noCaps) Known(context.Context, budget.Scope) (lease.Standing, bool) {
 	return lease.Standing{}, false
+}
+
+// noReplays knows no key.
+type noReplays struct{}
+
+func (noReplays) Check(_ context.Context, keys []replay.Key) []replay.Answer {
+	return slices.Repeat([]replay.Answer{replay.Unrecorded}, len(keys))
 }
 
 // defaultPrices are the built-in prices, for every account.
@@ -84,9 +94,9 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 		t.Fatal(err)
 	}
 	f.ingest = New(cfg, Deps{
-		Keys:   testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
-		Caps:   noCaps{},
-		Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
+		Keys:    testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
+		Caps:    noCaps{},
+		Replays: noReplays{}, Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})

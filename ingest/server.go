@@ -16,6 +16,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/ingest/lease"
+	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
@@ -43,7 +44,15 @@ type Caps interface {
 	// Known returns where the tightest cap of an agent stands as far as is known without
 	// asking again; ok is false without one.
 	Known(ctx context.Context, agent budget.Scope) (s lease.Standing, ok bool)
+	// Refused keeps an event that was answered 402 in the ledger of refused events.
+	Refused(e *schema.Event)
 	Ready() bool
+}
+
+// Replays tells events that are sent again from new ones; replay.Checker is the real
+// one.
+type Replays interface {
+	Check(ctx context.Context, keys []replay.Key) []replay.Answer
 }
 
 // Deps are what a Server works with; the caller owns and closes them after the
@@ -53,6 +62,8 @@ type Deps struct {
 	Caps   Caps
 	Limits Limits
 	Checks Checks
+	// Replays looks at events with an idempotency key that a cap refuses.
+	Replays Replays
 	// Prices returns the price book that an account is charged by, or nil while
 	// it is not known yet.
 	Prices func(account schema.ID) *price.Book
@@ -71,6 +82,7 @@ type Server struct {
 	caps     Caps
 	limits   Limits
 	checks   Checks
+	replays  Replays
 	prices   func(schema.ID) *price.Book
 	kafka    *kgo.Client
 	topic    string
@@ -88,7 +100,7 @@ func New(cfg Config, d Deps) *Server {
 	known := newRecent(cfg.RecentKeys, d.Now)
 	m.recent(known)
 	return &Server{
-		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
+		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, replays: d.Replays, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
 		producer: newProducer(d.Kafka, cfg, known, m), recent: known,
 		metrics: m, log: d.Log, now: d.Now,
 	}

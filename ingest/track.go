@@ -45,8 +45,9 @@ func (s *Server) track(c *gin.Context) error {
 	}
 	o := &one.outcomes[0]
 	o.admission = s.event(&one.event, r, credential.AccountID, s.arrival())
-	if err := s.admit(c.Request.Context(), &o.admission); err != nil {
-		return err
+	o.err = s.admit(c.Request.Context(), &o.admission)
+	if s.confirm(c.Request.Context(), one.outcomes[:]); o.err != nil {
+		return o.err
 	}
 	if s.record(one.outcomes[:]); o.err != nil {
 		return o.err
@@ -99,6 +100,7 @@ type outcome struct {
 }
 
 // admit charges the caps of an event, unless it is recorded already or on its way.
+// What it refuses with an idempotency key confirm has to look at.
 func (s *Server) admit(ctx context.Context, a *admission) error {
 	if a.event.IdempotencyKey == "" {
 		return s.charge(ctx, a)
@@ -111,7 +113,7 @@ func (s *Server) admit(ctx context.Context, a *admission) error {
 		return nil
 	}
 	err = s.charge(ctx, a)
-	if err != nil {
+	if err != nil && !capReached(err) {
 		s.recent.land(*a, err)
 	}
 	return err

@@ -24,6 +24,7 @@ import (
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/budget"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
 	"github.com/outlayhq/outlay/schema/wire"
@@ -205,6 +206,10 @@ type uncapped struct{ ingest.Caps }
 
 func (uncapped) Admit(context.Context, *schema.Event) (*lease.Charge, error) { return nil, nil } //nolint:nilnil // No cap, no charge.
 func (uncapped) Ready() bool                                                 { return true }
+
+func (uncapped) Known(context.Context, budget.Scope) (lease.Standing, bool) {
+	return lease.Standing{}, false
+}
 
 // unlimited lets everything through.
 type unlimited struct{}

@@ -19,6 +19,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
+	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/processor/notify"
@@ -71,8 +72,9 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 	directory := account.NewDirectory(pool, log, time.Now)
 	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	limiter := limit.New(plans, limit.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
+	replays := replay.New(replay.Deps{Pool: pool, Kafka: client, Topic: topics.Topic, Metrics: r, Log: log})
 	server := ingest.New(cfg, ingest.Deps{
-		Keys: directory, Caps: gate, Limits: limiter, Checks: limit.NewChecks(plans, time.Now), Prices: books.Of,
+		Keys: directory, Caps: gate, Limits: limiter, Checks: limit.NewChecks(plans, time.Now), Replays: replays, Prices: books.Of,
 		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{

@@ -117,7 +117,7 @@ func (g *Gate) Admit(ctx context.Context, e *schema.Event) (*Charge, error) {
 	case err != nil:
 		c.Refund()
 		e.Leases = nil
-		g.note(e, err)
+		g.note(err)
 		return nil, err
 	case c != nil:
 		g.metrics.decision("allowed")
@@ -166,15 +166,18 @@ func (c *Charge) within(t time.Time) bool {
 	return true
 }
 
-// note counts a refusal. What a reached cap has refused goes into the ledger.
-func (g *Gate) note(e *schema.Event, err error) {
+// note counts what was not admitted.
+func (g *Gate) note(err error) {
 	if errors.Is(err, ErrUnknown) {
 		g.metrics.decision("unknown")
 		return
 	}
 	g.metrics.decision("refused")
-	g.refused.add(e)
 }
+
+// Refused keeps an event that a cap has refused, and that is not recorded, in the
+// ledger of refused events.
+func (g *Gate) Refused(e *schema.Event) { g.refused.add(e) }
 
 // maxAsks bounds how often one event asks the database: others may take what it
 // was granted before it can.
