@@ -33,6 +33,7 @@ func (s *Server) batch(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
+	skipByteOrderMark(body)
 	b := s.newBatch(credential.AccountID)
 	if err := read(b, body.Bytes()); err != nil {
 		b.release()

@@ -79,9 +79,13 @@ func (b *batchOf) release() {
 // batchReader returns how the body is to be read. An error means that it is no
 // batch as a whole.
 func batchReader(r *http.Request) (func(*batchOf, []byte) error, error) {
-	mediaType, _, _ := strings.Cut(r.Header.Get("Content-Type"), ";")
+	contentType := r.Header.Get("Content-Type")
+	mediaType, _, _ := strings.Cut(contentType, ";")
 	switch strings.ToLower(strings.TrimSpace(mediaType)) {
 	case "application/x-ndjson", "application/ndjson", "application/jsonl":
+		if schema.OtherCharset(contentType) {
+			return nil, errCharset
+		}
 		return (*batchOf).lines, nil
 	}
 	return (*batchOf).array, checkJSON(r)

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -68,12 +69,27 @@ func bodyError(err error, limit int64) error {
 	return problem.New(problem.Invalid, "The body could not be read whole. Check its length and its Content-Encoding.")
 }
 
+// byteOrderMark is what some programs put in front of a text in UTF-8.
+var byteOrderMark = []byte("\ufeff")
+
+// skipByteOrderMark passes over a byte order mark at the start of a text, which is no part of it.
+func skipByteOrderMark(body *bytes.Buffer) {
+	if bytes.HasPrefix(body.Bytes(), byteOrderMark) {
+		body.Next(len(byteOrderMark))
+	}
+}
+
+var errCharset = problem.New(problem.UnsupportedMediaType, "Send the body in UTF-8: leave charset out of Content-Type, or make it utf-8.")
+
 // checkJSON refuses a body that is declared as something other than JSON. A
 // request without Content-Type is taken as JSON.
 func checkJSON(r *http.Request) error {
 	value := r.Header.Get("Content-Type")
 	if value == "" || value == "application/json" {
 		return nil
+	}
+	if schema.OtherCharset(value) {
+		return errCharset
 	}
 	mediaType, _, _ := strings.Cut(value, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))

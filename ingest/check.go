@@ -42,6 +42,7 @@ func (s *Server) checkBudget(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
+	skipByteOrderMark(body)
 	var r checkRequest
 	if err := r.decode(body); err != nil {
 		return err

@@ -36,6 +36,7 @@ func singles() []hostile {
 	now := time.Now().UTC()
 	for value, status := range map[string]int{
 		`""`: 200, `"` + now.Format(time.RFC3339Nano) + `"`: 200, `"` + now.Format("2006-01-02T15:04:05+00:00") + `"`: 200,
+		`"` + now.Format("2006-01-02t15:04:05.000z") + `"`: 200, `"` + now.Format("2006-01-02t15:04:05+00:00") + `"`: 200, `"t"`: 422, `"z"`: 422,
 		`"` + now.Add(10*time.Minute).Format(time.RFC3339) + `"`: 422, `"` + now.Add(-31*24*time.Hour).Format(time.RFC3339) + `"`: 422,
 		`"2026-02-30T00:00:00Z"`: 422, `"2026-01-01T00:00:60Z"`: 422, `"9999999-01-01T00:00:00Z"`: 422, `"0000-00-00T00:00:00Z"`: 422, `1767225600`: 422,
 		`"` + now.Format("2006-01-02 15:04:05") + `"`: 422, `"-1"`: 422, `"now()"`: 422,
@@ -81,7 +82,9 @@ func singles() []hostile {
 		{422, "no colon", `{"agent" "a"}`},
 		{422, "number as name", `{1:"a"}`},
 		{422, "capital literal", `{"agent":"a","x":True}`},
-		{422, "byte order mark", "\ufeff" + `{"agent":"a"}`},
+		{422, "two byte order marks", "\ufeff\ufeff" + `{"agent":"a"}`},
+		{422, "byte order mark only", "\ufeff"},
+		{422, "byte order mark behind a blank", " \ufeff" + `{"agent":"a"}`},
 		{422, "UTF-16, little end", utf16Text(`{"agent":"a"}`, binary.LittleEndian)},
 		{422, "UTF-16, big end", utf16Text(`{"agent":"a"}`, binary.BigEndian)},
 		{422, "no-break space in front", "\u00a0" + `{"agent":"a"}`},

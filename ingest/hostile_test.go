@@ -37,6 +37,15 @@ func list(element string, n int) string {
 	return "[" + strings.TrimSuffix(strings.Repeat(element+",", n), ",") + "]"
 }
 
+// members is an object with n members.
+func members(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `,"f%d":0`, i)
+	}
+	return "{" + b.String()[1:] + "}"
+}
+
 // unknownFields are n fields of an event that nobody knows.
 func unknownFields(n int) string {
 	var b strings.Builder

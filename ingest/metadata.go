@@ -31,7 +31,8 @@ func (d *decoder) metadata() error {
 			return err
 		}
 		if walk.fault == "" {
-			walk.visit(token, d.json.StackDepth()-depth+1)
+			inside, before := d.json.StackIndex(d.json.StackDepth())
+			walk.visit(token, inside == '{' && before%2 == 1, d.json.StackDepth()-depth+1)
 		}
 	}
 	text := d.body[start:d.json.InputOffset()]
@@ -46,8 +47,8 @@ func (d *decoder) metadata() error {
 	return nil
 }
 
-// metadataWalk holds the first fault found and the nodes counted so far. Names
-// and values are one node each, save the ends of objects and arrays.
+// metadataWalk holds the first fault found and the nodes counted so far. Each value is
+// one node, objects and arrays included; the name that it has in an object is a part of it.
 type metadataWalk struct {
 	nodes int
 	fault string
@@ -59,7 +60,7 @@ func (w *metadataWalk) refuse(fault string) {
 	}
 }
 
-func (w *metadataWalk) visit(t jsontext.Token, depth int) {
+func (w *metadataWalk) visit(t jsontext.Token, isName bool, depth int) {
 	switch t.Kind() {
 	case '}', ']':
 		return
@@ -73,9 +74,11 @@ func (w *metadataWalk) visit(t jsontext.Token, depth int) {
 				schema.MaxNumberLength, schema.MaxNumberExponent))
 		}
 	}
-	w.nodes++
+	if !isName {
+		w.nodes++
+	}
 	if w.nodes > schema.MaxMetadataNodes {
-		w.refuse(fmt.Sprintf("must have at most %d names and values", schema.MaxMetadataNodes))
+		w.refuse(fmt.Sprintf("must have at most %d values, objects and arrays inside of it included", schema.MaxMetadataNodes))
 	}
 	if depth > schema.MaxMetadataDepth {
 		w.refuse(fmt.Sprintf("must be nested at most %d deep", schema.MaxMetadataDepth))

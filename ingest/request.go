@@ -246,7 +246,7 @@ func (r *request) parseTime(faults *schema.Faults) {
 	if r.timestamp.value == "" {
 		return
 	}
-	t, err := time.Parse(time.RFC3339Nano, r.timestamp.value)
+	t, err := schema.ParseTime(r.timestamp.value)
 	if err != nil {
 		faults.Add("timestamp", "must be a time as RFC 3339 has it, such as 2026-01-02T15:04:05Z")
 		return

@@ -199,7 +199,7 @@ func (s *scanner) tagsInto(r *request) bool {
 // metadataInto keeps the object as it is written.
 func (s *scanner) metadataInto(r *request) bool {
 	start := s.at
-	nodes := 0
+	nodes := -1 // The metadata itself is none.
 	if !s.object(1, &nodes) {
 		return false
 	}
@@ -213,7 +213,7 @@ func (s *scanner) metadataInto(r *request) bool {
 // maxScanNames is how many names of one object are compared with each other.
 const maxScanNames = 16
 
-// object passes over an object of metadata and counts its names and values.
+// object passes over an object of metadata and counts it and its values.
 func (s *scanner) object(depth int, nodes *int) bool {
 	if depth > schema.MaxMetadataDepth || !s.open('{', nodes) {
 		return false
@@ -233,7 +233,6 @@ func (s *scanner) object(depth int, nodes *int) bool {
 			}
 		}
 		names[n] = name
-		*nodes++
 		if !s.any(depth, nodes) {
 			return false
 		}

@@ -41,9 +41,15 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 	if !known {
 		return nil, problem.New(problem.UnsupportedMediaType, "Send spans with Content-Type: application/x-protobuf or application/json.")
 	}
+	if encoding == otlp.JSON && schema.OtherCharset(c.Request.Header.Get("Content-Type")) {
+		return nil, errCharset
+	}
 	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBatchBytes)
 	if err != nil {
 		return nil, err
+	}
+	if encoding == otlp.JSON {
+		skipByteOrderMark(body)
 	}
 	b := s.newBatch(credential.AccountID)
 	spans, err := b.spans.Read(body.Bytes(), encoding)

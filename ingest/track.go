@@ -35,6 +35,7 @@ func (s *Server) track(c *gin.Context) error {
 		return err
 	}
 	defer releaseBody(body)
+	skipByteOrderMark(body)
 	one := spareSingles.Get().(*single)
 	r := &one.request
 	if err := decode(body.Bytes(), r); err != nil {

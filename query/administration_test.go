@@ -141,6 +141,14 @@ func TestUsers(t *testing.T) {
 			t.Errorf("%s: %+v, want %d errors", body, refusal, fields)
 		}
 	}
+	for path, missing := range map[string][]string{"/v1/users": {"email", "password"}, "/v1/auth/password": {"current_password", "new_password"}, "/v1/auth/login": {"email", "password"}} {
+		refusal := w.alice.post(path, `{}`).refused(http.StatusUnprocessableEntity)
+		for i, name := range missing {
+			if got := refusal.Errors[i]; got.Field != name || got.Message != "is required" {
+				t.Errorf("%s without %s: %s %s", path, name, got.Field, got.Message)
+			}
+		}
+	}
 	var page struct{ Data []shownUser }
 	answer := w.alice.get("/v1/users")
 	answer.decode(http.StatusOK, &page)

@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"errors"
 	"io"
 	"mime"
@@ -42,6 +43,9 @@ func (c *call) text() ([]byte, error) {
 		if err != nil || media != "application/json" {
 			return nil, problem.New(problem.UnsupportedMediaType, "Send the body as application/json.")
 		}
+		if schema.OtherCharset(kind) {
+			return nil, problem.New(problem.UnsupportedMediaType, "Send the body in UTF-8: leave charset out of Content-Type, or make it utf-8.")
+		}
 	}
 	text, err := io.ReadAll(http.MaxBytesReader(c.Writer, c.Request.Body, maxBodyBytes))
 	if err != nil {
@@ -51,7 +55,8 @@ func (c *call) text() ([]byte, error) {
 		}
 		return nil, problem.New(problem.BadRequest, "The body did not arrive whole.")
 	}
-	return text, nil
+	// A byte order mark is no part of the text.
+	return bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 
 // readObject reads a JSON object over v.

@@ -264,6 +264,9 @@ func TestBadBudgetsAreRefused(t *testing.T) {
 		}
 	}
 	w.ask(http.MethodPut, budgetPath("bot"), `x`, "Authorization", "Bearer "+w.alice.token, "Content-Type", "text/csv").refused(415)
+	const small = `{"limit_usd":1,"period":"day"}`
+	w.ask(http.MethodPut, budgetPath("bot"), small, "Authorization", "Bearer "+w.alice.token, "Content-Type", "application/json; charset=iso-8859-1").refused(415)
+	w.ask(http.MethodPut, budgetPath("other"), "\ufeff"+small, "Authorization", "Bearer "+w.alice.token, "Content-Type", "application/json; charset=utf-8").want(200)
 	w.ask(http.MethodPut, budgetPath("bot"), strings.Repeat(" ", 70<<10), "Authorization", "Bearer "+w.alice.token).refused(413)
 	w.alice.get(budgetPath("bot")).refused(http.StatusNotFound)
 	w.alice.get(budgetPath("bot") + "?x=1").refused(http.StatusUnprocessableEntity)

@@ -75,7 +75,7 @@ func (r *createKeyRequest) parse(now time.Time) (expires *time.Time, err error) 
 		faults.Add("name", "is required")
 	}
 	if r.ExpiresAt != "" {
-		t, err := time.Parse(time.RFC3339Nano, r.ExpiresAt)
+		t, err := schema.ParseTime(r.ExpiresAt)
 		switch _, end := usage.AllTime(); {
 		case err != nil:
 			faults.Add("expires_at", "must be a time as RFC 3339 writes it, such as 2027-01-31T00:00:00Z")

@@ -177,7 +177,7 @@ func (p *params) time(name string, loc *time.Location, otherwise time.Time) time
 func parseTime(value string, loc *time.Location) (time.Time, error) {
 	// A plus sign that was not URL-encoded arrives as a space.
 	value = strings.Replace(value, " ", "+", 1)
-	if t, err := time.Parse(time.RFC3339Nano, value); err == nil {
+	if t, err := schema.ParseTime(value); err == nil {
 		return t, nil
 	}
 	return time.ParseInLocation(time.DateOnly, value, loc)

@@ -122,6 +122,20 @@ type changePasswordRequest struct {
 	NewPassword     string `json:"new_password"`
 }
 
+func (r *changePasswordRequest) err() error {
+	var faults schema.Faults
+	if r.CurrentPassword == "" {
+		faults.Add("current_password", "is required")
+	}
+	if message := account.PasswordFault(r.NewPassword); message != "" {
+		faults.Add("new_password", message)
+	}
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
 // changePassword gives the user another password and ends all of the user's
 // sign-ins.
 func (s *Server) changePassword(c *call) error {
@@ -129,8 +143,8 @@ func (s *Server) changePassword(c *call) error {
 	if err := c.body(&request); err != nil {
 		return err
 	}
-	if message := account.PasswordFault(request.NewPassword); message != "" {
-		return problem.FromFaults(schema.Faults{{Field: "new_password", Message: message}})
+	if err := request.err(); err != nil {
+		return err
 	}
 	ctx, cancel := c.finishing()
 	defer cancel()

@@ -17,7 +17,8 @@ const (
 	// that every JSON implementation keeps exactly.
 	MaxCount int64 = 1<<53 - 1
 
-	// MaxMetadataBytes, MaxMetadataDepth and MaxMetadataNodes bound metadata.
+	// MaxMetadataBytes, MaxMetadataDepth and MaxMetadataNodes bound metadata. Its nodes
+	// are the values in it, objects and arrays included; a name is no node of its own.
 	MaxMetadataBytes = 64 << 10
 	MaxMetadataDepth = 8
 	MaxMetadataNodes = 512

@@ -134,12 +134,14 @@ func (g *guard) countSpan() error {
 }
 
 // json walks a body of JSON. Its strictness is that of the other endpoints:
-// invalid UTF-8, duplicate names and trailing data are errors.
+// invalid UTF-8, duplicate names and trailing data are errors. So is an object that
+// has fields but none of a request: its sender means something else.
 func (g *guard) json(body []byte) error {
 	d := jsontext.NewDecoder(bytes.NewReader(body))
 	if d.PeekKind() != '{' {
 		return ErrMalformed
 	}
+	known, empty := false, true
 	for {
 		around, _ := d.StackIndex(d.StackDepth())
 		token, err := d.ReadToken()
@@ -149,17 +151,28 @@ func (g *guard) json(body []byte) error {
 		if around == '[' && token.Kind() != ']' {
 			g.nodes++
 		}
-		switch depth := d.StackDepth(); {
+		depth := d.StackDepth()
+		if depth == 1 && isName(d) {
+			name := token.String()
+			known, empty = known || name == "resourceSpans" || name == "resource_spans", false
+		}
+		switch {
 		case g.nodes > MaxNodes:
 			return ErrTooMany
 		case depth > MaxDepth:
 			return ErrTooDeep
 		case depth == 0:
 			_, err = d.ReadToken()
-			if errors.Is(err, io.EOF) {
+			if errors.Is(err, io.EOF) && (known || empty) {
 				return nil
 			}
 			return ErrMalformed
 		}
 	}
+}
+
+// isName reports whether the token that was read last is the name of a member.
+func isName(d *jsontext.Decoder) bool {
+	around, index := d.StackIndex(d.StackDepth())
+	return around == '{' && index%2 == 1
 }

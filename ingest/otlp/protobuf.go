@@ -26,10 +26,15 @@ const (
 
 func (r *protobufReader) request() error {
 	fields := fieldsOf(r.body, part{0, len(r.body)})
+	known := len(r.body) == 0
 	for fields.next() {
 		if fields.number == 1 {
+			known = true
 			fields.check(r.resourceSpans(fields.message()))
 		}
+	}
+	if !known {
+		fields.check(ErrMalformed)
 	}
 	return fields.err
 }

@@ -42,6 +42,8 @@ var ErrBadHash = errors.New("not an argon2id hash")
 func PasswordFault(password string) string {
 	n := utf8.RuneCountInString(password)
 	switch {
+	case password == "":
+		return "is required"
 	case !utf8.ValidString(password):
 		return "must be valid UTF-8"
 	case n < MinPasswordLength:

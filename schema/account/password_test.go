@@ -92,8 +92,11 @@ func TestHasherBoundsWhatRunsAtOnce(t *testing.T) {
 // A password is long enough to be one and short enough to be hashed.
 func TestPasswordFault(t *testing.T) {
 	t.Parallel()
+	if fault := account.PasswordFault(""); fault != "is required" {
+		t.Errorf("a missing password %s", fault)
+	}
 	for password, ok := range map[string]bool{
-		"": false, "739104826": false, "7391048265": true, "üüüüüüüüüü": true, strings.Repeat("x", 200): true,
+		"739104826": false, "7391048265": true, "üüüüüüüüüü": true, strings.Repeat("x", 200): true,
 		strings.Repeat("x", 201): false, "123456789\xff\xff": false,
 	} {
 		if fault := account.PasswordFault(password); (fault == "") != ok {

@@ -69,6 +69,9 @@ const maxEmailLength = 254
 
 // EmailFault returns what is wrong with an address, or "".
 func EmailFault(email string) string {
+	if email == "" {
+		return "is required"
+	}
 	if message := schema.TextFault(email, maxEmailLength); message != "" {
 		return message
 	}
