@@ -80,6 +80,8 @@ type decoder struct {
 	body    []byte
 	request *request
 	faults  schema.Faults
+	// unknownNames is how many names of the event are those of no field.
+	unknownNames int
 }
 
 func (d *decoder) object() error {
@@ -118,7 +120,11 @@ func (d *decoder) name() (string, error) {
 		}
 	}
 	text, err := jsontext.AppendUnquote(nil, raw)
-	return knownField(text), err
+	name := knownField(text)
+	if name == "" && err == nil {
+		d.unknown(string(text))
+	}
+	return name, err
 }
 
 // field reads the value of the named field; "" is a field that we do not know

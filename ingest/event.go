@@ -18,7 +18,7 @@ func (s *Server) arrival() time.Time { return s.now().UTC().Truncate(time.Micros
 // recorded, a problem in it lists what is wrong.
 func (s *Server) event(e *schema.Event, r *request, account schema.ID, now time.Time) admission {
 	r.event(e, account, now)
-	a := admission{event: e}
+	a := admission{event: e, warnings: r.warnings}
 	if e.IdempotencyKey != "" {
 		a.fingerprint = r.fingerprint(s.recent.seed)
 	}

@@ -22,6 +22,7 @@ type metrics struct {
 	refused         *prometheus.CounterVec
 	produceDuration prometheus.Histogram
 	produceErrors   *prometheus.CounterVec
+	warnings        prometheus.Counter
 	spans           spanMetrics
 }
 
@@ -50,6 +51,10 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "outlay_ingest_events_refused_total",
 			Help: "Events that were not recorded, or not surely, by error code.",
 		}, []string{"reason"}),
+		warnings: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_ingest_warnings_total",
+			Help: "Unknown fields of recorded events that resemble a known one; their senders were warned.",
+		}),
 		produceDuration: f.NewHistogram(prometheus.HistogramOpts{
 			Name:    "outlay_ingest_produce_duration_seconds",
 			Help:    "Time from handing an event to the Kafka client until it was acknowledged or given up.",

@@ -26,6 +26,8 @@ type request struct {
 	reported                         *reportedUsage // of usage, nil without one
 	tags                             []string
 	metadata                         []byte
+	// warnings are of unknown fields that resemble known ones.
+	warnings schema.Faults
 	// scanned says that scan read the event: agent, model, provider, sessionID, step,
 	// userID, tags and errorType are normalised and without fault.
 	scanned bool

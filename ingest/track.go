@@ -87,6 +87,8 @@ type admission struct {
 	// unfit is why the event cannot be recorded, unless it is recorded already.
 	unfit  error
 	charge *lease.Charge
+	// warnings are of fields that were ignored; the client learns of them.
+	warnings schema.Faults
 	// duplicate says that the event is recorded already, or on its way.
 	duplicate bool
 	// fingerprint and flight are those of an event with an idempotency key.
@@ -162,6 +164,9 @@ func (s *Server) record(outcomes []outcome) (settled bool) {
 		if o.err == nil && o.duplicate {
 			o.err = o.follow(deadline)
 		}
+		if o.err == nil && len(o.warnings) > 0 {
+			s.metrics.warnings.Add(float64(len(o.warnings)))
+		}
 		switch {
 		case o.err != nil:
 			if reason := produceErrorReason(o.err); reason != "" {
@@ -230,7 +235,7 @@ func (s *Server) appendFields(ctx context.Context, dst []byte, a *admission) []b
 	if standing, ok := s.standing(ctx, a); ok {
 		dst = appendBudget(append(dst, `,"budget":`...), standing)
 	}
-	return dst
+	return appendWarnings(dst, a.warnings)
 }
 
 // standing returns where the tightest of an event's caps stands. ok is false without a cap.

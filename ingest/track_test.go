@@ -5,6 +5,7 @@ import (
 	"compress/gzip"
 	"fmt"
 	"net/http"
+	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -303,7 +304,7 @@ func TestSettledDeliveryKeepsNoEvent(t *testing.T) {
 	d := s.delivery()
 	d.admission = admission{event: new(schema.Event)}
 	d.finish(&d.record, nil)
-	if d.admission != (admission{}) {
+	if !reflect.ValueOf(d.admission).IsZero() {
 		t.Errorf("it keeps %+v", d.admission)
 	}
 }
