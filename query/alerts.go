@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -127,9 +128,11 @@ func (s *Server) alerting(c *call, f func(context.Context, *alert.Store) error) 
 	})
 }
 
-// listAlerts answers all rules of the account, newest first.
+// listAlerts answers a page of the account's rules, newest first.
 func (s *Server) listAlerts(c *call) error {
-	if err := c.params().err(); err != nil {
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
+	if err := p.err(); err != nil {
 		return err
 	}
 	var rules []alert.Rule
@@ -144,9 +147,12 @@ func (s *Server) listAlerts(c *call) error {
 	if err != nil {
 		return alertError(err)
 	}
-	page := list[alertReply]{Data: make([]alertReply, 0, len(rules))}
-	for i := range rules {
-		page.Data = append(page.Data, newAlertReply(&rules[i], statuses[rules[i].ID]))
+	rules = slices.DeleteFunc(rules, func(r alert.Rule) bool { return after.passed(r.ID) })
+	page, err := pageOf(c, p, limit, rules,
+		func(r *alert.Rule) alertReply { return newAlertReply(r, statuses[r.ID]) },
+		func(r *alert.Rule) idPosition { return idPosition{r.ID} })
+	if err != nil {
+		return err
 	}
 	return c.reply(page)
 }

@@ -191,8 +191,13 @@ func TestAnalyticsAddUpToTheEvents(t *testing.T) {
 // checkAnalytics compares an answer with the events one by one.
 func (p *person) checkAnalytics(unit string, loc *time.Location, group, agent string, events []schema.Event) {
 	p.t.Helper()
-	query := fmt.Sprintf("%s?from=2025-10-25T07:20:00Z&to=2025-11-06T00:00:01Z&fill=false&timezone=%s&group_by=%s&agent=%s",
-		unit, loc, strings.ReplaceAll(group, ",", "%2C"), agent)
+	query := fmt.Sprintf("%s?from=2025-10-25T07:20:00Z&to=2025-11-06T00:00:01Z&fill=false&timezone=%s", unit, loc)
+	if group != "" {
+		query += "&group_by=" + strings.ReplaceAll(group, ",", "%2C")
+	}
+	if agent != "" {
+		query += "&agent=" + agent
+	}
 	got := p.analytics(query)
 
 	want, wantTotal := map[string]total{}, total{Nano: "0"}

@@ -297,6 +297,12 @@ func (e *endpoint) refusesNonsense(w *world, i ids) {
 			w.t.Errorf("%s does not name %s: %s", answer.what, name, answer.body)
 		}
 	}
+	for _, name := range e.parameters(w.t) {
+		refusal := w.send(w.alice.token, e.method, e.at(i)+"?"+name+"=", "").refused(http.StatusUnprocessableEntity)
+		if refusal.Errors[0].Field != name {
+			w.t.Errorf("%s %s?%s=: %+v, want an error of %s", e.method, e.path, name, refusal, name)
+		}
+	}
 	if e.body == "" {
 		return
 	}
@@ -306,6 +312,26 @@ func (e *endpoint) refusesNonsense(w *world, i ids) {
 	}
 	w.send(w.alice.token, e.method, e.at(i), `[`).refused(http.StatusUnprocessableEntity)
 	w.send(w.alice.token, e.method, e.at(i), `{"x":"`+strings.Repeat("x", 65<<10)+`"}`).refused(http.StatusRequestEntityTooLarge)
+}
+
+// parameters are those that the document names, and one that it does not. Files take what
+// caches add to their address.
+func (e *endpoint) parameters(t testing.TB) []string {
+	t.Helper()
+	if !strings.HasPrefix(e.path, "/v1/") {
+		return nil
+	}
+	doc, err := document()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for path, item := range doc.Paths.Map() {
+		if operation := item.GetOperation(e.method); operation != nil && placeholder.ReplaceAllString(path, ":") == placeholder.ReplaceAllString(e.path, ":") {
+			return append(queryParameters(operation), "nonsense")
+		}
+	}
+	t.Fatalf("%s %s is not in the document", e.method, e.path)
+	return nil
 }
 
 // answers sends the good request.

@@ -17,9 +17,6 @@ import (
 // eraseSession has the content of a session erased, and answers the job that does it.
 // The session's link ends at once.
 func (s *Server) eraseSession(c *call) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
@@ -36,9 +33,6 @@ func (s *Server) eraseSession(c *call) error {
 // eraseUser has the content erased that events of a user have, and answers the job that
 // does it. Nobody knows without looking at all events whether there are any.
 func (s *Server) eraseUser(c *call) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	id := schema.NormalName(c.Param("user"))
 	if schema.NameFault(id, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "user")

@@ -45,18 +45,20 @@ type newSecretReply struct {
 	Key string `json:"key"`
 }
 
-// listKeys answers all API keys of the account, newest first, ended ones included.
+// listKeys answers a page of the account's API keys, newest first, ended ones included.
 func (s *Server) listKeys(c *call) error {
-	if err := c.params().err(); err != nil {
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
+	if err := p.err(); err != nil {
 		return err
 	}
-	keys, err := s.ownAccounts(c).Keys(c.ctx(), c.who.AccountID)
+	keys, err := s.ownAccounts(c).Keys(c.ctx(), c.who.AccountID, after.page(limit))
+	if err != nil {
+		return storeError(err, "API key")
+	}
+	page, err := pageOf(c, p, limit, keys, newKeyReply, func(k *account.Key) idPosition { return idPosition{k.ID} })
 	if err != nil {
 		return err
-	}
-	page := list[keyReply]{Data: make([]keyReply, 0, len(keys))}
-	for i := range keys {
-		page.Data = append(page.Data, newKeyReply(&keys[i]))
 	}
 	return c.reply(page)
 }

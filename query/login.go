@@ -162,6 +162,9 @@ type meReply struct {
 
 // me answers who the token speaks for.
 func (s *Server) me(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
 	return c.reply(meReply{
 		UserID:    c.who.UserID.Text(schema.UserPrefix),
 		AccountID: c.who.AccountID.Text(schema.AccountPrefix),

@@ -1,9 +1,11 @@
 package query
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"net/http"
+	"slices"
 	"strings"
 	"time"
 
@@ -43,18 +45,39 @@ func newOverrideReply(o *tariff.Override) overrideReply {
 	return reply
 }
 
-// listOverrides answers all prices of the account's own, by match, provider and start.
+// overridePosition is the last price of a page.
+type overridePosition struct {
+	Match    string `json:"m"`
+	Provider string `json:"p"`
+	// From is in microseconds, those of the zero time for a price since ever.
+	From int64 `json:"f"`
+}
+
+func overridePlace(o *tariff.Override) overridePosition {
+	return overridePosition{o.Match, o.Provider, o.From.UnixMicro()}
+}
+
+func (p overridePosition) compare(q overridePosition) int {
+	return cmp.Or(cmp.Compare(p.Match, q.Match), cmp.Compare(p.Provider, q.Provider), cmp.Compare(p.From, q.From))
+}
+
+// listOverrides answers a page of the account's own prices, by match, provider and start.
 func (s *Server) listOverrides(c *call) error {
-	if err := c.params().err(); err != nil {
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, func(*overridePosition) bool { return true })
+	if err := p.err(); err != nil {
 		return err
 	}
 	own, err := s.overrides(c)
 	if err != nil {
 		return storeError(err, "price override")
 	}
-	page := list[overrideReply]{Data: make([]overrideReply, 0, len(own))}
-	for i := range own {
-		page.Data = append(page.Data, newOverrideReply(&own[i]))
+	// The database may have another order of letters than compare.
+	slices.SortFunc(own, func(a, b tariff.Override) int { return overridePlace(&a).compare(overridePlace(&b)) })
+	own = slices.DeleteFunc(own, func(o tariff.Override) bool { return after != nil && overridePlace(&o).compare(*after) <= 0 })
+	page, err := pageOf(c, p, limit, own, newOverrideReply, overridePlace)
+	if err != nil {
+		return err
 	}
 	return c.reply(page)
 }

@@ -13,9 +13,10 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
-// params reads the query string and collects all that is wrong with it. A
-// parameter that is empty counts as not given; one that the endpoint does not know
-// is refused, because a filter with a typo would answer another question.
+// params reads the query string and collects all that is wrong with it. A parameter
+// that the endpoint does not know is refused, because a filter with a typo would answer
+// another question, and so is an empty one: a script with an unset variable would get
+// the whole account.
 type params struct {
 	values url.Values
 	faults schema.Faults
@@ -34,6 +35,8 @@ func (c *call) params(known ...string) *params {
 			p.faults.Add(strings.ToValidUTF8(name[:min(len(name), 64)], "?"), "is not a parameter of this endpoint"+takes(known))
 		case len(given) > 1 && name != "tag":
 			p.faults.Add(name, "must be given once")
+		case slices.Contains(given, ""):
+			p.faults.Add(name, "must not be empty; leave it out, or give it a value")
 		}
 	}
 	// The order of a map is random; answers are not.
@@ -100,9 +103,7 @@ func (p *params) flag(name string, otherwise bool) bool {
 func (p *params) tags() []string {
 	var tags []string
 	for _, tag := range p.values["tag"] {
-		if tag != "" {
-			tags = append(tags, schema.NormalName(tag))
-		}
+		tags = append(tags, schema.NormalName(tag))
 	}
 	p.faults.CheckTags("tag", tags)
 	return tags

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -35,21 +36,25 @@ func newScheduleReply(x *report.Schedule) scheduleReply {
 	}
 }
 
-// listSchedules answers all schedules of the account, newest first.
+// listSchedules answers a page of the account's schedules, newest first.
 func (s *Server) listSchedules(c *call) error {
-	if err := c.params().err(); err != nil {
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
+	if err := p.err(); err != nil {
 		return err
 	}
-	page := list[scheduleReply]{Data: []scheduleReply{}}
-	err := s.reports(c, func(ctx context.Context, store *report.Store) error {
-		schedules, err := store.Schedules(ctx, c.who.AccountID)
-		for i := range schedules {
-			page.Data = append(page.Data, newScheduleReply(&schedules[i]))
-		}
+	var schedules []report.Schedule
+	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
+		schedules, err = store.Schedules(ctx, c.who.AccountID)
 		return err
 	})
 	if err != nil {
 		return storeError(err, "schedule")
+	}
+	schedules = slices.DeleteFunc(schedules, func(x report.Schedule) bool { return after.passed(x.ID) })
+	page, err := pageOf(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) idPosition { return idPosition{x.ID} })
+	if err != nil {
+		return err
 	}
 	return c.reply(page)
 }

@@ -174,10 +174,16 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 
 // routes lists every endpoint, in the order of the OpenAPI document.
 func (s *Server) routes(e *gin.Engine) {
-	open := func(method, path string, h handler) { e.Handle(method, path, s.adapt(h)) }
-	viewer := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Viewer, h))) }
-	admin := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Admin, h))) }
-	owner := func(method, path string, h handler) { e.Handle(method, path, s.adapt(s.allow(account.Owner, h))) }
+	open := func(method, path string, h handler) { e.Handle(method, path, s.adapt(plain(method, h))) }
+	viewer := func(method, path string, h handler) {
+		e.Handle(method, path, s.adapt(s.allow(account.Viewer, plain(method, h))))
+	}
+	admin := func(method, path string, h handler) {
+		e.Handle(method, path, s.adapt(s.allow(account.Admin, plain(method, h))))
+	}
+	owner := func(method, path string, h handler) {
+		e.Handle(method, path, s.adapt(s.allow(account.Owner, plain(method, h))))
+	}
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
 	viewer(http.MethodGet, "/v1/events/export", s.exportEvents)
@@ -256,6 +262,19 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodGet, "/openapi.json", s.openapi)
 	open(http.MethodGet, "/docs", s.docsPage)
 	open(http.MethodGet, "/docs/style.css", s.docsStyle)
+}
+
+// plain refuses parameters of requests that change something: these take none.
+func plain(method string, h handler) handler {
+	if method == http.MethodGet {
+		return h
+	}
+	return func(c *call) error {
+		if err := c.params().err(); err != nil {
+			return err
+		}
+		return h(c)
+	}
 }
 
 func notFound(*call) error {

@@ -142,9 +142,6 @@ func (s *Server) publicURL(c *call) string {
 
 // unshareSession ends the link of a session.
 func (s *Server) unshareSession(c *call) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	id, err := sessionParam(c)
 	if err != nil {
 		return err

@@ -98,7 +98,10 @@ func (p *person) sumsAgree(events []schema.Event, start time.Time) func(*rapid.T
 		zone := rapid.SampledFrom([]string{"UTC", "Asia/Kolkata", "Asia/Kathmandu", "Australia/Lord_Howe", "Pacific/Chatham", "America/New_York"}).Draw(t, "zone")
 		group := rapid.SampledFrom(groupings).Draw(t, "group")
 		query := url.Values{
-			"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "timezone": {zone}, "group_by": {group}, "fill": {"false"},
+			"from": {from.Format(time.RFC3339)}, "to": {to.Format(time.RFC3339)}, "timezone": {zone}, "fill": {"false"},
+		}
+		if group != "" {
+			query.Set("group_by", group)
 		}
 		if rapid.Bool().Draw(t, "filtered") {
 			query.Set("agent", "B")

@@ -29,18 +29,20 @@ func newUserReply(u *account.User) userReply {
 	}
 }
 
-// listUsers answers all users of the account, oldest first, disabled ones included.
+// listUsers answers a page of the account's users, newest first, disabled ones included.
 func (s *Server) listUsers(c *call) error {
-	if err := c.params().err(); err != nil {
+	p := c.params("limit", "cursor")
+	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
+	if err := p.err(); err != nil {
 		return err
 	}
-	users, err := s.ownAccounts(c).Users(c.ctx(), c.who.AccountID)
+	users, err := s.ownAccounts(c).Users(c.ctx(), c.who.AccountID, after.page(limit))
+	if err != nil {
+		return storeError(err, "user")
+	}
+	page, err := pageOf(c, p, limit, users, newUserReply, func(u *account.User) idPosition { return idPosition{u.ID} })
 	if err != nil {
 		return err
-	}
-	page := list[userReply]{Data: make([]userReply, 0, len(users))}
-	for i := range users {
-		page.Data = append(page.Data, newUserReply(&users[i]))
 	}
 	return c.reply(page)
 }
@@ -246,7 +248,7 @@ var errOutsider = problem.New(problem.Conflict, "An identity provider signs this
 
 // mustKeepOwner does not count on owners whom somebody else signs in.
 func mustKeepOwner(ctx context.Context, store *account.Store, accountID schema.ID) error {
-	users, err := store.Users(ctx, accountID)
+	users, err := store.Users(ctx, accountID, account.Page{})
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,7 @@ type userListCommand struct {
 // Run prints the users.
 func (c *userListCommand) Run(ctx context.Context) error {
 	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
-		users, err := store.Users(ctx, id)
+		users, err := store.Users(ctx, id, account.Page{})
 		if err != nil {
 			return err
 		}
@@ -130,7 +130,7 @@ type keyListCommand struct {
 // Run prints the keys.
 func (c *keyListCommand) Run(ctx context.Context) error {
 	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
-		keys, err := store.Keys(ctx, id)
+		keys, err := store.Keys(ctx, id, account.Page{})
 		if err != nil {
 			return err
 		}

@@ -53,6 +53,14 @@ type Store struct {
 // NewStore returns a Store on db, which the caller owns. now tells the time.
 func NewStore(db DB, now func() time.Time) *Store { return &Store{db: db, now: now} }
 
+// Page chooses a part of a list, newest first. The zero Page is the whole list.
+type Page struct {
+	// Before leaves out what is not older than the item of this id, or nothing for nil.
+	Before *schema.ID
+	// Limit is the most items, 0 for all.
+	Limit int
+}
+
 const insertAccount = `
 INSERT INTO accounts (id, name, plan, created_at) VALUES ($1, $2, $3, $4)`
 

@@ -46,11 +46,11 @@ func (s *Store) CreateKey(ctx context.Context, accountID schema.ID, name string,
 
 const selectKeys = `
 SELECT id, account_id, name, hint, created_at, expires_at, revoked_at, last_used_at
-FROM api_keys WHERE account_id = $1 ORDER BY created_at DESC, id DESC`
+FROM api_keys WHERE account_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT nullif($3, 0)`
 
 // Keys lists the API keys of an account, newest first, revoked ones included.
-func (s *Store) Keys(ctx context.Context, accountID schema.ID) ([]Key, error) {
-	rows, _ := s.db.Query(ctx, selectKeys, accountID)
+func (s *Store) Keys(ctx context.Context, accountID schema.ID, page Page) ([]Key, error) {
+	rows, _ := s.db.Query(ctx, selectKeys, accountID, page.Before, page.Limit)
 	keys, err := pgx.CollectRows(rows, pgx.RowToStructByPos[Key])
 	if err != nil {
 		return nil, fmt.Errorf("list api keys: %w", err)

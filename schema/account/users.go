@@ -154,11 +154,12 @@ func (s *Store) oneUser(ctx context.Context, sql string, args ...any) (User, err
 	return u, nil
 }
 
-const selectUsers = selectUser + ` WHERE account_id = $1 ORDER BY created_at, id`
+const selectUsers = selectUser + `
+WHERE account_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT nullif($3, 0)`
 
-// Users lists the users of an account, oldest first, disabled ones included.
-func (s *Store) Users(ctx context.Context, accountID schema.ID) ([]User, error) {
-	rows, _ := s.db.Query(ctx, selectUsers, accountID)
+// Users lists the users of an account, newest first, disabled ones included.
+func (s *Store) Users(ctx context.Context, accountID schema.ID, page Page) ([]User, error) {
+	rows, _ := s.db.Query(ctx, selectUsers, accountID, page.Before, page.Limit)
 	users, err := pgx.CollectRows(rows, pgx.RowToStructByPos[User])
 	if err != nil {
 		return nil, fmt.Errorf("list users: %w", err)

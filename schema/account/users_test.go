@@ -49,7 +49,7 @@ func TestUsers(t *testing.T) {
 			t.Errorf("UsersByEmail(%q) = %v, %v, want nobody", email, users, err)
 		}
 	}
-	if users, err := store.Users(t.Context(), ours); err != nil || len(users) != 1 || users[0].ID != ada.ID {
+	if users, err := store.Users(t.Context(), ours, account.Page{}); err != nil || len(users) != 1 || users[0].ID != ada.ID {
 		t.Errorf("Users = %+v, %v", users, err)
 	}
 
