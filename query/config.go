@@ -29,10 +29,9 @@ type Config struct {
 	Keys *auth.Keys
 	// Secrets encrypt the secrets of alert channels. Defaults to keeping them as they are.
 	Secrets *secret.Keys
-	// BaseURL is where people reach the server, such as "https://outlay.example.com";
-	// share links start with it. Defaults to what the request was sent to, which is
-	// wrong behind a proxy that speaks TLS for us.
-	BaseURL string
+	// PublicURL is where people reach the server, such as "https://outlay.example.com";
+	// share links start with it. Defaults to nothing: links are then paths.
+	PublicURL string
 	// Issuer is the iss claim of the tokens. Defaults to "outlay". Tokens of
 	// another issuer are refused, so it is the same on every replica.
 	Issuer string
@@ -70,7 +69,7 @@ type Config struct {
 }
 
 func (c Config) withDefaults() Config {
-	c.BaseURL = strings.TrimRight(c.BaseURL, "/")
+	c.PublicURL = strings.TrimRight(c.PublicURL, "/")
 	c.Issuer = cmp.Or(c.Issuer, "outlay")
 	c.TokenLifetime = cmp.Or(c.TokenLifetime, time.Hour)
 	c.SignInLifetime = cmp.Or(c.SignInLifetime, 30*24*time.Hour)
@@ -92,7 +91,7 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
-func validBaseURL(text string) bool {
+func validPublicURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
 }
@@ -105,8 +104,8 @@ func (c Config) validate() error {
 		return errors.New("query: Keys is not set")
 	case c.TokenLifetime < time.Minute:
 		return errors.New("query: TokenLifetime is shorter than a minute")
-	case c.BaseURL != "" && !validBaseURL(c.BaseURL):
-		return errors.New("query: BaseURL is not the address of a web server")
+	case c.PublicURL != "" && !validPublicURL(c.PublicURL):
+		return errors.New("query: --public-url must be an address such as https://outlay.example.com")
 	case c.SignInLifetime < c.TokenLifetime:
 		return errors.New("query: SignInLifetime is shorter than TokenLifetime")
 	case c.StatementTimeout < time.Millisecond:

@@ -51,8 +51,9 @@ type Server struct {
 	prices   func() *price.Book
 	document []byte
 	docs     []byte
-	baseURL  string
 	channels channelPolicy
+	// publicURL is where clients reach this server, without a slash at the end.
+	publicURL string
 	// shareViews bounds how often a network opens one share link, shareMisses how
 	// often it tries what is none. goodShares are links that were opened before.
 	shareViews  *rateLimit
@@ -97,8 +98,8 @@ func New(config Config) (*Server, error) {
 		prices:      config.Prices,
 		document:    document,
 		docs:        page,
-		baseURL:     config.BaseURL,
 		channels:    channelPolicy{config.Mail, webhook.NewPolicy(config.Webhooks), config.Resolver},
+		publicURL:   config.PublicURL,
 		shareViews:  newRateLimit(config.Now, shareViewsPerMinute, time.Minute),
 		shareMisses: newRateLimit(config.Now, shareMissesPerMinute, time.Minute),
 		goodShares:  newRecentLinks(),

@@ -14,6 +14,7 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/schema"
 )
 
@@ -355,23 +356,30 @@ func (p *person) share(session, query string) (s shownShare) {
 func TestShareLink(t *testing.T) {
 	t.Parallel()
 	eachEdition(t, func(t *testing.T, pool *pgxpool.Pool) {
-		w := newWorld(t, pool)
+		const public = "https://outlay.example.com"
+		w := newWorldWith(t, pool, func(c *query.Config) { c.PublicURL = public + "/" })
 		private := func(e *schema.Event) {
 			e.Metadata, e.UserID, e.Tags, e.IdempotencyKey = []byte(`{"secret":1}`), "secret-user", []string{"secret-tag"}, "secret-key"
 		}
 		w.store(w.alice.step("ses_a", 0, private), w.alice.step("ses_a", 1, private), w.bob.step("ses_a", 1, nil))
 
 		first := w.alice.share("a", "")
-		if len(first.Token) != 32 || first.URL != w.url+"/share/"+first.Token || first.Views != 0 || first.IncludeMetadata {
+		if len(first.Token) != 32 || first.URL != public+"/share/"+first.Token || first.Views != 0 || first.IncludeMetadata {
 			t.Errorf("share = %+v", first)
 		}
 		if lasts := first.ExpiresAt.Sub(first.CreatedAt); lasts != 30*24*time.Hour {
 			t.Errorf("the link lasts %v, want 30 days", lasts)
 		}
-		// The same link again, whatever is asked for by then.
-		again := w.alice.share("ses_a", "?expires_in=60&include_metadata=true")
-		if diff := cmp.Diff(first, again); diff != "" {
-			t.Errorf("the link of the second time (-first +second):\n%s", diff)
+		// The same link again, also for who asks for what it is; another one is not made beside it.
+		for _, query := range []string{"", "?expires_in=2592000", "?include_metadata=false&expires_in=2592000"} {
+			if diff := cmp.Diff(first, w.alice.share("ses_a", query)); diff != "" {
+				t.Errorf("the link of the second time (-first +second):\n%s", diff)
+			}
+		}
+		for _, query := range []string{"?expires_in=60", "?include_metadata=true", "?expires_in=0"} {
+			if refusal := w.alice.get("/v1/sessions/a/share" + query).refused(http.StatusConflict); !strings.Contains(refusal.Detail, "DELETE /v1/sessions/ses_a/share") {
+				t.Errorf("%s: %q does not name the way out", query, refusal.Detail)
+			}
 		}
 		if other := w.bob.share("ses_a", ""); other.Token == first.Token {
 			t.Error("two accounts have one link")

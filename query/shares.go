@@ -16,6 +16,7 @@ import (
 	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -41,11 +42,25 @@ type shareReply struct {
 	Views           int64      `json:"views"`
 }
 
+// shareOptions are what a link is asked to be; nil where the request leaves it open.
+type shareOptions struct {
+	// lifetime is 0 for a link without an end.
+	lifetime *time.Duration
+	metadata *bool
+}
+
 // shareSession answers the link of a session and makes one where there is none.
 func (s *Server) shareSession(c *call) error {
 	p := c.params("expires_in", "include_metadata")
-	lifetime, metadata := p.lifetime(), p.flag("include_metadata", false)
+	options := shareOptions{lifetime: p.lifetime()}
+	if p.values.Has("include_metadata") {
+		metadata := p.flag("include_metadata", false)
+		options.metadata = &metadata
+	}
 	if err := p.err(); err != nil {
+		return err
+	}
+	if err := s.mayShare(c, options); err != nil {
 		return err
 	}
 	id, err := sessionParam(c)
@@ -54,62 +69,96 @@ func (s *Server) shareSession(c *call) error {
 	}
 	share, err := s.usage.Share(c.ctx(), c.who.AccountID, id, s.now())
 	if errors.Is(err, usage.ErrNotFound) {
-		share, err = s.createShare(c, id, lifetime, metadata)
+		share, err = s.createShare(c, id, options)
 	}
 	if err != nil {
 		return storeError(err, "session")
 	}
+	if !options.fit(&share) {
+		return shareConflict(&share, "other options")
+	}
 	token, ok := s.shareToken(&share)
 	if !ok {
-		// The key that the link was made with is gone. The link still works, but
-		// nobody can tell any more what it is.
-		if share, err = s.replaceShare(c, &share, lifetime, metadata); err != nil {
-			return storeError(err, "session")
-		}
-		token, _ = s.shareToken(&share)
+		// It still works for those who have it, but nobody can find out what it is.
+		return shareConflict(&share, "a signing key that is not there any more")
 	}
 	return c.reply(shareReply{
-		URL: s.publicURL(c) + "/share/" + token, Token: token, CreatedAt: share.CreatedAt, ExpiresAt: share.ExpiresAt,
+		URL: s.publicURL + "/share/" + token, Token: token, CreatedAt: share.CreatedAt, ExpiresAt: share.ExpiresAt,
 		IncludeMetadata: share.IncludeMetadata, Views: share.Views,
 	})
 }
 
-// lifetime reads expires_in: seconds, 0 for ever.
-func (p *params) lifetime() time.Duration {
+// mayShare refuses what the account's setting or the caller's role does not allow.
+func (s *Server) mayShare(c *call, options shareOptions) error {
+	a, err := s.ownAccounts(c).Account(c.ctx(), c.who.AccountID)
+	if err != nil {
+		return storeError(err, "account")
+	}
+	admin := c.who.Role.Allows(account.Admin)
+	switch {
+	case a.Sharing == account.SharingOff:
+		return problem.New(problem.Forbidden, "Sharing is off in this account. An owner can change that with PATCH /v1/account.")
+	case a.Sharing == account.SharingAdmins && !admin:
+		return problem.New(problem.Forbidden, "In this account only admins share sessions. Ask one for the link.")
+	case admin:
+		return nil
+	case options.metadata != nil && *options.metadata:
+		return problem.New(problem.Forbidden, "A link with include_metadata=true needs the role admin.")
+	case options.lifetime != nil && *options.lifetime == 0:
+		return problem.New(problem.Forbidden, "A link without an end (expires_in=0) needs the role admin.")
+	}
+	return nil
+}
+
+// fit reports whether a link is as asked for.
+func (o shareOptions) fit(share *usage.Share) bool {
+	var lifetime time.Duration
+	if !share.ExpiresAt.IsZero() {
+		lifetime = share.ExpiresAt.Sub(share.CreatedAt.Time)
+	}
+	return (o.lifetime == nil || *o.lifetime == lifetime) && (o.metadata == nil || *o.metadata == share.IncludeMetadata)
+}
+
+// shareConflict is returned for a link that is in force and not what was asked for.
+func shareConflict(share *usage.Share, with string) error {
+	path := "/v1/sessions/" + url.PathEscape(share.SessionID) + "/share"
+	return problem.New(problem.Conflict, "The session has a link that was made with "+with+". Remove it with DELETE "+path+", then ask again.")
+}
+
+// lifetime reads expires_in: seconds, 0 for ever, nil unless given.
+func (p *params) lifetime() *time.Duration {
 	value := p.values.Get("expires_in")
 	if value == "" {
-		return defaultShareLifetime
+		return nil
 	}
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || seconds < 0 || seconds > int64(maxShareLifetime/time.Second) {
 		p.faults.Add("expires_in", "must be a number of seconds from 0, which means never, to 315360000")
 	}
-	return time.Duration(seconds) * time.Second
+	lifetime := time.Duration(seconds) * time.Second
+	return &lifetime
 }
 
-func (s *Server) createShare(c *call, sessionID string, lifetime time.Duration, metadata bool) (usage.Share, error) {
+func (s *Server) createShare(c *call, sessionID string, options shareOptions) (usage.Share, error) {
 	now := s.now().UTC().Truncate(time.Microsecond)
 	share := usage.Share{
 		ShareID: schema.NewID(now), AccountID: c.who.AccountID, SessionID: sessionID,
-		IncludeMetadata: metadata, CreatedAt: usage.Time{Time: now},
+		IncludeMetadata: options.metadata != nil && *options.metadata, CreatedAt: usage.Time{Time: now},
+	}
+	lifetime := defaultShareLifetime
+	if options.lifetime != nil {
+		lifetime = *options.lifetime
 	}
 	if lifetime > 0 {
 		share.ExpiresAt.Time = now.Add(lifetime)
 	}
 	hash := sha256.Sum256([]byte(encodeShareToken(s.keys.Derive(sharePurpose, share.ShareID)[0])))
 	share.TokenSHA256 = hash[:]
-	act, err := s.newAct(c, "session.share", sessionID, map[string]any{"expires_at": share.ExpiresAt, "include_metadata": metadata})
+	act, err := s.newAct(c, "session.share", sessionID, map[string]any{"expires_at": share.ExpiresAt, "include_metadata": share.IncludeMetadata})
 	if err != nil {
 		return usage.Share{}, err
 	}
 	return s.usage.CreateShare(c.ctx(), &share, act)
-}
-
-func (s *Server) replaceShare(c *call, old *usage.Share, lifetime time.Duration, metadata bool) (usage.Share, error) {
-	if err := s.revokeShare(c, old.SessionID); err != nil && !errors.Is(err, usage.ErrNotFound) {
-		return usage.Share{}, err
-	}
-	return s.createShare(c, old.SessionID, lifetime, metadata)
 }
 
 func encodeShareToken(secret [sha256.Size]byte) string {
@@ -128,37 +177,27 @@ func (s *Server) shareToken(share *usage.Share) (token string, ok bool) {
 	return "", false
 }
 
-// publicURL is where clients reach this server, without a slash at the end.
-func (s *Server) publicURL(c *call) string {
-	if s.baseURL != "" {
-		return s.baseURL
-	}
-	scheme := "http"
-	if c.Request.TLS != nil {
-		scheme = "https"
-	}
-	return (&url.URL{Scheme: scheme, Host: c.Request.Host}).String()
-}
-
-// unshareSession ends the link of a session.
+// unshareSession ends the link of a session: its maker does, or an admin.
 func (s *Server) unshareSession(c *call) error {
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
 	}
-	if err := s.revokeShare(c, id); err != nil {
+	act, err := s.newAct(c, "session.unshare", id, struct{}{})
+	if err != nil {
+		return err
+	}
+	err = s.usage.RevokeShare(c.ctx(), c.who.AccountID, id, act, func(share *usage.Share) error {
+		if c.who.Role.Allows(account.Admin) || share.CreatedBy != nil && *share.CreatedBy == c.who.UserID {
+			return nil
+		}
+		return problem.New(problem.Forbidden, "Only who made the link, or an admin, may remove it.")
+	})
+	if err != nil {
 		return storeError(err, "share link")
 	}
 	c.Status(http.StatusNoContent)
 	return nil
-}
-
-func (s *Server) revokeShare(c *call, sessionID string) error {
-	act, err := s.newAct(c, "session.unshare", sessionID, struct{}{})
-	if err != nil {
-		return err
-	}
-	return s.usage.RevokeShare(c.ctx(), c.who.AccountID, sessionID, act)
 }
 
 // sharedReply is a session with a page of its steps, as a stranger may see it.

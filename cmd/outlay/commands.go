@@ -132,6 +132,7 @@ type queryCommand struct {
 	databaseFlags
 	JWTKeyFile string `name:"jwt-key-file" required:"" placeholder:"FILE" help:"PEM file with the Ed25519 key that signs tokens; the same on every replica. Make one with: openssl genpkey -algorithm ed25519"`
 	proxyFlags
+	publicFlags
 	secretsFlags
 	identityFlags
 	SMTPHost string         `name:"smtp-host" placeholder:"HOST" help:"Mail server of the processors, given to both. Without one e-mail channels and report schedules are refused."`
@@ -157,8 +158,8 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	t, err := newQuery(queryConfig{
-		keyFile: c.JWTKeyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
-		smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
+		keyFile: c.JWTKeyFile, trustedProxies: c.TrustedProxies, publicFlags: c.publicFlags, identityFlags: c.identityFlags,
+		books: books, smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
 	}, pool, registry, log)
 	if err != nil {
 		return err

@@ -51,6 +51,11 @@ type listenFlags struct {
 	CORS cors.Config `embed:""`
 }
 
+// publicFlags say what clients see of the installation.
+type publicFlags struct {
+	PublicURL string `name:"public-url" placeholder:"URL" help:"Where people reach this installation, such as https://outlay.example.com; share links start with it. Without it they are paths, and with outlay up they start with the address of --listen."`
+}
+
 type opsFlags struct {
 	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Address for operators only: /metrics, /healthz, /readyz, /debug/pprof."`
 }

@@ -152,6 +152,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 type queryConfig struct {
 	keyFile        string
 	trustedProxies []string
+	publicFlags
 	identityFlags
 	books *pricing.Books
 	// smtpHost is the mail server of the processors; empty when they have none.
@@ -168,9 +169,12 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 	if err != nil {
 		return nil, fmt.Errorf("--jwt-key-file: %w", err)
 	}
+	if cfg.PublicURL == "" {
+		log.Warn("share links are paths without an address: set --public-url to where people reach this installation")
+	}
 	server, err := query.New(query.Config{
 		Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, IdentityProviders: cfg.IdentityProviders,
-		Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks, Secrets: cfg.secrets,
+		PublicURL: cfg.PublicURL, Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks, Secrets: cfg.secrets,
 		Metrics: r, Log: log, Now: time.Now,
 	})
 	if err != nil {

@@ -1,11 +1,13 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -35,6 +37,7 @@ type upCommand struct {
 	Prices      pricing.Config  `embed:""`
 	Processor   processorConfig `embed:""`
 	proxyFlags
+	publicFlags
 	identityFlags
 }
 
@@ -143,7 +146,8 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	}
 	queryTier, err := newQuery(queryConfig{
 		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
-		smtpHost: c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks, secrets: secrets,
+		publicFlags: publicFlags{cmp.Or(c.PublicURL, "http://"+reachable(p.public.Addr()))},
+		smtpHost:    c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks, secrets: secrets,
 	}, pool, p.registry, p.log)
 	if err != nil {
 		return err
@@ -151,6 +155,15 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	p.tiers = []*tier{ingestTier, processorTier, queryTier}
 	p.handler = oneAddress(ingestTier.handler, queryTier.handler)
 	return nil
+}
+
+// reachable is the host and port by which this machine reaches a listener.
+func reachable(address net.Addr) string {
+	host, port, err := net.SplitHostPort(address.String())
+	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
+		return net.JoinHostPort("localhost", port)
+	}
+	return address.String()
 }
 
 // oneAddress gives the tracking endpoints to ingest and everything else to query,

@@ -23,10 +23,12 @@ type Share struct {
 	// ExpiresAt is zero for a link that does not expire.
 	ExpiresAt Time
 	Views     int64
+	// CreatedBy is the user who made it.
+	CreatedBy *schema.ID
 }
 
 const shareColumns = `
-	share_id, account_id, session_id, token_sha256, include_metadata, created_at, expires_at, views`
+	share_id, account_id, session_id, token_sha256, include_metadata, created_at, expires_at, views, created_by`
 
 const selectShare = `
 SELECT` + shareColumns + `
@@ -94,18 +96,25 @@ func timeOrNull(t Time) *time.Time {
 	return &t.Time
 }
 
+const selectShareForUpdate = selectShare + ` FOR UPDATE`
+
 const revokeShare = `
 UPDATE session_shares SET revoked_at = $3
 WHERE account_id = $1 AND session_id = $2 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $3)`
 
 // RevokeShare ends the link of a session and notes it as act. It returns ErrNotFound
-// when none is in force.
-func (s *Store) RevokeShare(ctx context.Context, accountID schema.ID, sessionID string, act *Act) error {
+// when none is in force, and the error of may, which is given the link.
+func (s *Store) RevokeShare(ctx context.Context, accountID schema.ID, sessionID string, act *Act, may func(*Share) error) error {
 	err := s.Administer(ctx, accountID, act, func(ctx context.Context, tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, revokeShare, accountID, sessionID, act.At.Time)
-		if err == nil && tag.RowsAffected() == 0 {
-			return ErrNotFound
+		rows, _ := tx.Query(ctx, selectShareForUpdate, accountID, sessionID, act.At.Time)
+		share, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Share])
+		if err != nil {
+			return notFoundOr(err)
 		}
+		if err := may(&share); err != nil {
+			return err
+		}
+		_, err = tx.Exec(ctx, revokeShare, accountID, sessionID, act.At.Time)
 		return err
 	})
 	if err != nil {
@@ -128,11 +137,12 @@ SELECT account_of_share($1)`
 const viewShare = `
 UPDATE session_shares SET views = views + $3, last_viewed_at = CASE WHEN $3 > 0 THEN $2 ELSE last_viewed_at END
 WHERE token_sha256 = $1 AND revoked_at IS NULL AND (expires_at IS NULL OR expires_at > $2)
+	AND EXISTS (SELECT FROM accounts a WHERE a.id = account_id AND a.sharing <> 'off')
 RETURNING` + shareColumns
 
 // OpenShare returns the link with this token. A view is counted where a visitor
 // opens the first page. It returns ErrNotFound for a link that is unknown, expired
-// or revoked.
+// or revoked, and while the account's sharing is off.
 func (s *Store) OpenShare(ctx context.Context, tokenSHA256 []byte, now time.Time, views int) (share Share, err error) {
 	var accountID *schema.ID
 	if err := s.pool.QueryRow(ctx, selectShareAccount, tokenSHA256).Scan(&accountID); err != nil {

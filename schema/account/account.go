@@ -29,11 +29,28 @@ const (
 	Enterprise Plan = "enterprise"
 )
 
+// Sharing says who may make share links of an account's sessions.
+type Sharing string
+
+// The settings of sharing.
+const (
+	// SharingOff lets nobody, and stops the links that exist.
+	SharingOff Sharing = "off"
+	// SharingMembers lets every user. It is the default.
+	SharingMembers Sharing = "members"
+	// SharingAdmins lets admins and owners.
+	SharingAdmins Sharing = "admins"
+)
+
+// Valid reports whether s is one of the settings.
+func (s Sharing) Valid() bool { return s == SharingOff || s == SharingMembers || s == SharingAdmins }
+
 // Account is a customer: everything that is stored belongs to one.
 type Account struct {
 	ID        schema.ID
 	Name      string
 	Plan      Plan
+	Sharing   Sharing
 	CreatedAt time.Time
 }
 
@@ -67,15 +84,17 @@ INSERT INTO accounts (id, name, plan, created_at) VALUES ($1, $2, $3, $4)`
 // CreateAccount makes an account.
 func (s *Store) CreateAccount(ctx context.Context, name string, plan Plan) (Account, error) {
 	now := s.now().UTC().Truncate(time.Microsecond)
-	a := Account{ID: schema.NewID(now), Name: name, Plan: plan, CreatedAt: now}
+	a := Account{ID: schema.NewID(now), Name: name, Plan: plan, Sharing: SharingMembers, CreatedAt: now}
 	if _, err := s.db.Exec(ctx, insertAccount, a.ID, a.Name, a.Plan, a.CreatedAt); err != nil {
 		return Account{}, fmt.Errorf("create account: %w", err)
 	}
 	return a, nil
 }
 
-const selectAccounts = `
-SELECT id, name, plan, created_at FROM accounts ORDER BY created_at, id`
+const selectAccount = `
+SELECT id, name, plan, sharing, created_at FROM accounts`
+
+const selectAccounts = selectAccount + ` ORDER BY created_at, id`
 
 // Accounts lists all accounts, oldest first.
 func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
@@ -86,4 +105,23 @@ func (s *Store) Accounts(ctx context.Context) ([]Account, error) {
 		return nil, fmt.Errorf("list accounts: %w", err)
 	}
 	return accounts, nil
+}
+
+const selectAccountByID = selectAccount + ` WHERE id = $1`
+
+// Account returns an account. It returns ErrNotFound.
+func (s *Store) Account(ctx context.Context, id schema.ID) (Account, error) {
+	rows, _ := s.db.Query(ctx, selectAccountByID, id)
+	return oneAccount(rows)
+}
+
+func oneAccount(rows pgx.Rows) (Account, error) {
+	a, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByPos[Account])
+	if errors.Is(err, pgx.ErrNoRows) {
+		return Account{}, ErrNotFound
+	}
+	if err != nil {
+		return Account{}, fmt.Errorf("find account: %w", err)
+	}
+	return a, nil
 }
