@@ -58,7 +58,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		}),
 		saveErrors: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_processor_save_errors_total",
-			Help: "Tries to save a batch that did not succeed, by class: fenced and transient pass, data leads to dead letters.",
+			Help: "Tries to save a batch that did not succeed, by class: fenced and transient pass, unprocessable is tried again in smaller parts, data leads to dead letters.",
 		}, []string{"class"}),
 		lag: f.NewGaugeVec(prometheus.GaugeOpts{
 			Name: "outlay_processor_lag_records",
@@ -91,7 +91,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {
 		m.deadLetters.WithLabelValues(string(reason))
 	}
-	for _, class := range []timescale.Class{timescale.Fenced, timescale.Data, timescale.Transient} {
+	for _, class := range []timescale.Class{timescale.Fenced, timescale.Data, timescale.Unprocessable, timescale.Transient} {
 		m.saveErrors.WithLabelValues(string(class))
 	}
 	return m

@@ -19,6 +19,16 @@ const saveTimeout = time.Minute
 // aside the records that the database refuses. It returns errRewind when records
 // before the batch are missing, or the error of ctx.
 func (p *Processor) store(ctx context.Context, b batch) error {
+	err := p.storeWhole(ctx, b)
+	if errors.As(err, new(*unprocessable)) {
+		return p.shrink(ctx, b)
+	}
+	return err
+}
+
+// storeWhole is store, but for a batch that the database cannot process it returns an
+// *unprocessable.
+func (p *Processor) storeWhole(ctx context.Context, b batch) error {
 	for attempt := 0; len(b) > 0; attempt++ {
 		spans, dense := b.spans()
 		if !dense {
@@ -33,6 +43,9 @@ func (p *Processor) store(ctx context.Context, b batch) error {
 		switch class {
 		case timescale.Data:
 			return p.bisect(ctx, b, err)
+		case timescale.Unprocessable:
+			p.log.WarnContext(ctx, "batch not processed by the database", "records", len(b), "error", err)
+			return &unprocessable{err}
 		case timescale.Transient:
 			p.log.WarnContext(ctx, "batch not saved, trying again", "records", len(b), "attempt", attempt+1, "error", err)
 			if err := sleep(ctx, backoff(attempt)); err != nil {

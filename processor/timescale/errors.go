@@ -18,6 +18,12 @@ const (
 	// OL003 stays unnamed: whoever sees it is to look, and it is tried again meanwhile.
 )
 
+// SQLSTATEs of the server besides classes.
+const (
+	stateOutOfMemory        = "53200"
+	stateConfigurationLimit = "53400" // such as temp_file_limit
+)
+
 // Class says what an error of Save asks for. It is a metric's label.
 type Class string
 
@@ -28,6 +34,9 @@ const (
 	// Data asks to find the guilty record: the database refuses what it holds,
 	// and would refuse it again.
 	Data Class = "data"
+	// Unprocessable asks to try with fewer records: the database has not enough memory
+	// for the batch, or an internal error that may lie in it.
+	Unprocessable Class = "unprocessable"
 	// Transient asks to wait, look at Positions and try again.
 	Transient Class = "transient"
 )
@@ -44,6 +53,8 @@ func Classify(err error) Class {
 		return Transient
 	case state[:2] == "22", state[:2] == "23", state[:2] == "54":
 		return Data
+	case state == stateOutOfMemory, state == stateConfigurationLimit, state[:2] == "XX":
+		return Unprocessable
 	}
 	return Transient
 }

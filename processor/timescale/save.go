@@ -71,6 +71,17 @@ func (s *Sink) Save(ctx context.Context, spans []Span, items []Item) (Result, er
 	return Result{}, saveError(err, len(items))
 }
 
+// Probe does what Save does and takes it back: it returns what Save would.
+func (s *Sink) Probe(ctx context.Context, spans []Span, items []Item) (Result, error) {
+	tx, err := s.pool.Begin(ctx)
+	if err != nil {
+		return Result{}, fmt.Errorf("connect to probe: %w", err)
+	}
+	defer tx.Rollback(context.WithoutCancel(ctx))
+	result, err := s.try(ctx, tx.Conn(), spans, items)
+	return result, saveError(err, len(items))
+}
+
 func saveError(err error, n int) error {
 	switch {
 	case err == nil:
