@@ -60,10 +60,11 @@ type Producer struct {
 	buffered atomic.Int64
 	recent   *recent
 	metrics  *metrics
+	writes   *writes
 }
 
-func newProducer(client *kgo.Client, cfg Config, known *recent, m *metrics) *Producer {
-	p := &Producer{client: client, timeout: cfg.ProduceTimeout, maxBytes: cfg.MaxBufferedBytes, recent: known, metrics: m}
+func newProducer(client *kgo.Client, cfg Config, known *recent, m *metrics, w *writes) *Producer {
+	p := &Producer{client: client, timeout: cfg.ProduceTimeout, maxBytes: cfg.MaxBufferedBytes, recent: known, metrics: m, writes: w}
 	m.bufferedBytes(func() float64 { return float64(p.buffered.Load()) })
 	return p
 }
@@ -94,9 +95,19 @@ func (p *Producer) Produce(outcomes []outcome) (settled bool) {
 	}
 	s.arrived()
 	settled = s.wait(p.timeout)
-	if !settled || s.failed.Load() {
+	if settled && !s.failed.Load() {
+		if s.sent > 0 {
+			p.writes.succeeded()
+		}
+	} else {
+		var failed error
 		for _, d := range s.deliveries[:s.sent] {
-			outcomes[d.index].err = d.sofar()
+			if err := d.sofar(); err != nil {
+				outcomes[d.index].err, failed = err, err
+			}
+		}
+		if failed != nil {
+			p.writes.failed(failed)
 		}
 	}
 	if settled {
@@ -114,6 +125,7 @@ func (p *Producer) load(o *outcome, index int, s *shipment) error {
 		p.buffered.Add(-size)
 		o.charge.Refund()
 		p.recent.land(o.admission, ErrFull)
+		p.writes.failed(ErrFull)
 		return ErrFull
 	}
 	d.admission, d.index = o.admission, index

@@ -12,7 +12,6 @@ import (
 	"github.com/klauspost/compress/gzhttp"
 	"github.com/klauspost/compress/gzip"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/ingest/lease"
@@ -101,7 +100,7 @@ func New(cfg Config, d Deps) *Server {
 	m.recent(known)
 	return &Server{
 		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, replays: d.Replays, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
-		producer: newProducer(d.Kafka, cfg, known, m), recent: known,
+		producer: newProducer(d.Kafka, cfg, known, m, &writes{log: d.Log, now: d.Now}), recent: known,
 		metrics: m, log: d.Log, now: d.Now,
 	}
 }
@@ -148,7 +147,7 @@ func compressed(h http.Handler) http.Handler {
 }
 
 // Ready returns nil when requests can be answered: the API keys were loaded and
-// Kafka has the topic.
+// Kafka takes events for the topic.
 func (s *Server) Ready(ctx context.Context) error {
 	if err := s.keys.Ready(); err != nil {
 		return err
@@ -156,18 +155,10 @@ func (s *Server) Ready(ctx context.Context) error {
 	if !s.caps.Ready() {
 		return errors.New("caps are not loaded yet")
 	}
-	return topicReady(ctx, s.kafka, s.topic)
-}
-
-func topicReady(ctx context.Context, client *kgo.Client, topic string) error {
-	topics, err := kadm.NewClient(client).ListTopics(ctx, topic)
-	if err != nil {
-		return fmt.Errorf("ask kafka for the topic: %w", err)
+	if err := topicReady(ctx, s.kafka, s.topic); err != nil {
+		return err
 	}
-	if err := topics.Error(); err != nil {
-		return fmt.Errorf("kafka topic %s: %w", topic, err)
-	}
-	return nil
+	return s.producer.writes.Ready()
 }
 
 // closeConnection ends the connection of a body in chunks. One that has a length as

@@ -15,8 +15,11 @@ import (
 )
 
 type checkCommand struct {
-	databaseFlags
-	kafkaFlags
+	DatabaseURL string   `name:"database-url" placeholder:"URL" help:"The database to look at: postgres://user:password@host:5432/outlay."`
+	Brokers     []string `name:"kafka-brokers" placeholder:"HOST:PORT" help:"The Kafka to look at: bootstrap brokers, separated by commas."`
+	Processes   []string `name:"process" placeholder:"ADDRESS" help:"Operations addresses of processes to ask whether they are ready. With neither database nor Kafka it is 127.0.0.1:9090, where outlay up answers."`
+	topicNames
+	kafkaAuthFlags
 	retentionFlags
 }
 
@@ -28,13 +31,36 @@ func (c *checkCommand) Run(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r := &checkReport{topics: c.topicNames, retention: c.Retention}
-	conn, err := c.connect(ctx)
-	r.note("database", "answers", err)
-	if err == nil {
-		defer conn.Close(ctx)
-		r.database(ctx, conn)
+	if c.DatabaseURL == "" && len(c.Brokers) == 0 && len(c.Processes) == 0 {
+		c.Processes = []string{defaultOps}
 	}
-	opts, err := c.options()
+	for _, address := range c.Processes {
+		r.note("process", address+" is ready", askReady(ctx, address))
+	}
+	var conn *pgx.Conn
+	if c.DatabaseURL != "" {
+		var err error
+		conn, err = databaseFlags{DatabaseURL: c.DatabaseURL}.connect(ctx)
+		r.note("database", "answers", err)
+		if err == nil {
+			defer conn.Close(ctx)
+			r.database(ctx, conn)
+		}
+	}
+	if len(c.Brokers) > 0 {
+		if err := c.lookAtKafka(ctx, r, conn); err != nil {
+			return err
+		}
+	}
+	if r.failed {
+		return errNotInOrder
+	}
+	return nil
+}
+
+// lookAtKafka compares Kafka with the database, unless conn is nil.
+func (c *checkCommand) lookAtKafka(ctx context.Context, r *checkReport, conn *pgx.Conn) error {
+	opts, err := kafkaFlags{Brokers: c.Brokers, kafkaAuthFlags: c.kafkaAuthFlags}.options()
 	if err != nil {
 		return err
 	}
@@ -44,9 +70,6 @@ func (c *checkCommand) Run(ctx context.Context) error {
 	}
 	defer client.Close()
 	r.kafka(ctx, client, conn)
-	if r.failed {
-		return errNotInOrder
-	}
 	return nil
 }
 
@@ -130,6 +153,7 @@ func (r *checkReport) kafka(ctx context.Context, client *kgo.Client, conn *pgx.C
 	for _, risk := range risks {
 		r.note("durability", "", errors.New(risk))
 	}
+	r.writes(ctx, admin)
 	if conn == nil {
 		return
 	}

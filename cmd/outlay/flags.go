@@ -46,7 +46,7 @@ func readSecret(path string) (string, error) {
 
 // listenFlags are the two addresses of every tier that serves HTTP.
 type listenFlags struct {
-	Listen string `default:"127.0.0.1:8080" help:"Address of the public listener."`
+	Listen string `default:"127.0.0.1:8080" help:"Address of the public listener. A port alone is one of the loopback, :8080 is every address of the machine."`
 	opsFlags
 	CORS cors.Config `embed:""`
 }

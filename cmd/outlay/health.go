@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"net/http"
+	"strings"
 	"time"
 )
 
@@ -12,13 +13,19 @@ type healthCommand struct {
 	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Operations address of the process to ask."`
 }
 
+// defaultOps is where the operations listener is unless told otherwise.
+const defaultOps = "127.0.0.1:9090"
+
 // Run is silent when the process is ready, and an error that says what is not.
-func (c *healthCommand) Run(ctx context.Context) error {
+func (c *healthCommand) Run(ctx context.Context) error { return askReady(ctx, c.OpsListen) }
+
+// askReady returns nil when the process with this operations address is ready.
+func askReady(ctx context.Context, address string) error {
 	ctx, cancel := context.WithTimeout(ctx, 2*readyTimeout)
 	defer cancel()
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+c.OpsListen+"/readyz", nil)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, "http://"+listenAddress(address)+"/readyz", nil)
 	if err != nil {
-		return fmt.Errorf("--ops-listen: %w", err)
+		return fmt.Errorf("%s is not an address: %w", address, err)
 	}
 	client := http.Client{Timeout: time.Minute}
 	resp, err := client.Do(req)
@@ -28,7 +35,7 @@ func (c *healthCommand) Run(ctx context.Context) error {
 	defer resp.Body.Close()
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("not ready: %s", text)
+		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(text)))
 	}
 	return nil
 }

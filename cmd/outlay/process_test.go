@@ -76,6 +76,16 @@ func launch(t testing.TB, name string, args ...string) *running {
 	return r
 }
 
+// text is what the process has printed.
+func (r *running) text(t testing.TB) string {
+	t.Helper()
+	text, err := os.ReadFile(r.log)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return string(text)
+}
+
 // kill ends the process at once, as a power cut does.
 func (r *running) kill() {
 	_ = r.Signal(syscall.SIGCONT)

@@ -61,6 +61,7 @@ func (p *process) run(ctx context.Context) error {
 		}
 	}
 
+	work.Go(func() error { return p.watchReadiness(workFailed) })
 	work.Go(func() error {
 		// Too much memory is no reason to stop.
 		if err := releaseStart(workFailed); err != nil {

@@ -7,6 +7,8 @@ import (
 	"net"
 	"net/http"
 	"net/http/pprof"
+	"strconv"
+	"syscall"
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
@@ -14,12 +16,31 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promhttp"
 )
 
+// listenAddress completes an address that is only a port, which is one of the loopback:
+// nobody serves other machines by accident. ":8080" is every address of the machine.
+func listenAddress(address string) string {
+	if _, err := strconv.ParseUint(address, 10, 16); err == nil {
+		return net.JoinHostPort("127.0.0.1", address)
+	}
+	return address
+}
+
 // bind takes an address, so that a port that is taken is an error before
 // anything else has started. flag names the flag to mend.
 func bind(ctx context.Context, flag, address string) (net.Listener, error) {
 	var lc net.ListenConfig
-	l, err := lc.Listen(ctx, "tcp", address)
-	if err != nil {
+	l, err := lc.Listen(ctx, "tcp", listenAddress(address))
+	var wrong *net.AddrError
+	switch {
+	case errors.Is(err, syscall.EADDRINUSE):
+		return nil, fmt.Errorf("another program listens on %s: stop it, or choose another address with %s", listenAddress(address), flag)
+	case errors.Is(err, syscall.EACCES):
+		return nil, fmt.Errorf("%s may not be listened on by this user: choose a port above 1023 with %s", listenAddress(address), flag)
+	case errors.Is(err, syscall.EADDRNOTAVAIL):
+		return nil, fmt.Errorf("%s is no address of this machine: choose one with %s", listenAddress(address), flag)
+	case errors.As(err, &wrong):
+		return nil, fmt.Errorf("%s %q is not an address: it looks like 127.0.0.1:8080, :8080 for every address of the machine, or 8080", flag, address)
+	case err != nil:
 		return nil, fmt.Errorf("%s: %w", flag, err)
 	}
 	return l, nil

@@ -53,7 +53,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err := p.bind(ctx, c.listenFlags); err != nil {
 		return err
 	}
-	kafkaBroker, err := broker.Start(filepath.Join(c.DataDir, "kafka"))
+	kafkaBroker, err := broker.Start(filepath.Join(c.DataDir, "kafka"), log)
 	if err != nil {
 		return err
 	}
@@ -83,6 +83,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err := c.assemble(ctx, p, pool, kafka); err != nil {
 		return err
 	}
+	p.tiers = append(p.tiers, &tier{name: "broker", ready: func(context.Context) error { return kafkaBroker.Ready() }})
 	first, err := c.firstAccount(ctx, pool, "http://"+p.public.Addr().String())
 	if err != nil {
 		return err

@@ -28,7 +28,12 @@ type upServer struct {
 
 func startUp(t *testing.T) *upServer {
 	t.Helper()
-	u := &upServer{dir: t.TempDir(), listen: freeAddress(t), ops: freeAddress(t)}
+	return startUpIn(t, t.TempDir())
+}
+
+func startUpIn(t *testing.T, dir string) *upServer {
+	t.Helper()
+	u := &upServer{dir: dir, listen: freeAddress(t), ops: freeAddress(t)}
 	// A killed program's database is still writing its last: the directory can be removed only once that has ended.
 	t.Cleanup(func() {
 		if err := postgres.Remove(context.WithoutCancel(t.Context()), filepath.Join(u.dir, "postgres")); err != nil && !errors.Is(err, fs.ErrNotExist) {

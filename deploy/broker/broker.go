@@ -5,9 +5,13 @@
 package broker
 
 import (
+	"cmp"
+	"errors"
 	"fmt"
+	"log/slog"
 	"os"
 	"path/filepath"
+	"syscall"
 
 	"github.com/twmb/franz-go/pkg/kfake"
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -16,23 +20,29 @@ import (
 )
 
 // Broker is a running broker.
-type Broker struct{ cluster *kfake.Cluster }
+type Broker struct {
+	cluster *kfake.Cluster
+	dir     string
+}
 
 // Start starts a broker that keeps its data in dir, which is made if needed. What
-// was acknowledged is there at the next start, also after a crash.
-func Start(dir string) (*Broker, error) {
+// was acknowledged is there at the next start, also after a crash. log hears of writes
+// that fail; nil is no log.
+func Start(dir string, log *slog.Logger) (*Broker, error) {
+	dir = filepath.Clean(dir)
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("make the broker's directory: %w", err)
 	}
 	cluster, err := kfake.NewCluster(
 		kfake.NumBrokers(1),
-		kfake.DataDir(filepath.Clean(dir)),
+		kfake.DataDir(dir),
 		kfake.SyncWrites(),
+		kfake.WithLogger(&logger{log: cmp.Or(log, slog.New(slog.DiscardHandler))}),
 	)
 	if err != nil {
-		return nil, fmt.Errorf("start the embedded broker: %w", err)
+		return nil, fmt.Errorf("start the embedded broker in %s: %w", dir, err)
 	}
-	return &Broker{cluster}, nil
+	return &Broker{cluster, dir}, nil
 }
 
 // Addresses are where clients on this machine reach the broker.
@@ -49,6 +59,27 @@ func ClientOption() kgo.Opt {
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), oneRequestVersion)
 	return kgo.MaxVersions(versions)
+}
+
+// probeBytes is how much room there must be for more events: a batch of the largest
+// size that clients send fits.
+const probeBytes = 1 << 20
+
+// Ready returns nil when the broker can write to its directory, and what keeps it from
+// it otherwise, such as a full disk.
+func (b *Broker) Ready() error {
+	path := filepath.Join(b.dir, "probe")
+	err := os.WriteFile(path, make([]byte, probeBytes), 0o600)
+	if removed := os.Remove(path); err == nil {
+		err = removed
+	}
+	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
+		return fmt.Errorf("the disk of the embedded broker is full, so that no event is recorded: make room for %s (%w)", b.dir, err)
+	}
+	if err != nil {
+		return fmt.Errorf("the embedded broker cannot write to %s, so that no event is recorded: %w", b.dir, err)
+	}
+	return nil
 }
 
 // Close writes out what is open and stops the broker.

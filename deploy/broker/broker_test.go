@@ -15,7 +15,7 @@ import (
 func TestWhatWaitsGoesTogether(t *testing.T) {
 	t.Parallel()
 	const records = 20
-	b, err := Start(t.TempDir())
+	b, err := Start(t.TempDir(), nil)
 	if err != nil {
 		t.Fatal(err)
 	}

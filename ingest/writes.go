@@ -1,0 +1,90 @@
+package ingest
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+
+	"github.com/outlayhq/outlay/schema/topic"
+)
+
+const (
+	// failureAge is how long a failed write makes the replica not ready if none has
+	// succeeded since. After it requests are let in again, which is how a replica
+	// without any notices that Kafka takes events again.
+	failureAge = 15 * time.Second
+	// failureLogInterval is how often failed writes are logged at most.
+	failureLogInterval = 10 * time.Second
+)
+
+// writes keeps how the last writes to Kafka went, for readiness and for the log.
+type writes struct {
+	log *slog.Logger
+	now func() time.Time
+	// failure is nil when the last write that ended has succeeded.
+	failure atomic.Pointer[failure]
+
+	mu sync.Mutex
+	// logged is when failures were logged last, pending how many requests failed since.
+	logged  time.Time
+	pending int
+}
+
+type failure struct {
+	err error
+	at  time.Time
+}
+
+// succeeded notes that Kafka acknowledged all events of a request.
+func (w *writes) succeeded() {
+	if w.failure.Load() != nil { // Seldom, so that no replica writes to shared memory all the time.
+		w.failure.Store(nil)
+	}
+}
+
+// failed notes that Kafka did not acknowledge an event of a request, and logs it now
+// and then.
+func (w *writes) failed(err error) {
+	now := w.now()
+	w.failure.Store(&failure{err, now})
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	w.pending++
+	if now.Sub(w.logged) < failureLogInterval {
+		return
+	}
+	w.log.Warn("events not recorded, clients were asked to send them again", "requests", w.pending, "error", err)
+	w.logged, w.pending = now, 0
+}
+
+// Ready returns nil unless the last write has failed, not long ago.
+func (w *writes) Ready() error {
+	if f := w.failure.Load(); f != nil && w.now().Sub(f.at) < failureAge {
+		return fmt.Errorf("kafka does not take events: %w", f.err)
+	}
+	return nil
+}
+
+// topicReady returns nil when Kafka can write to a partition of the topic. Replicas
+// stay ready while some partitions cannot be written to: turning every request away
+// would be worse.
+func topicReady(ctx context.Context, client *kgo.Client, name string) error {
+	partitions, failures, err := topic.Writable(ctx, kadm.NewClient(client), name)
+	switch {
+	case errors.As(err, new(*kerr.Error)):
+		return fmt.Errorf("kafka: %w", err)
+	case err != nil:
+		return fmt.Errorf("waiting for Kafka at %v: %w", client.OptValue(kgo.SeedBrokers), err)
+	case len(failures) > 0 && len(failures) == partitions:
+		return fmt.Errorf("kafka does not take events: %w", failures[0])
+	}
+	return nil
+}

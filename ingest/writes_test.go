@@ -1,0 +1,189 @@
+package ingest
+
+import (
+	"bytes"
+	"io"
+	"log/slog"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kerr"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"github.com/twmb/franz-go/pkg/kmsg"
+
+	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/httpserver"
+	"github.com/outlayhq/outlay/schema/schematest"
+)
+
+// A replica whose events Kafka refuses is not ready, logs it, and is ready again with
+// the first event that Kafka takes, or when it is time to try again.
+func TestRefusedWritesAreNotReady(t *testing.T) {
+	t.Parallel()
+	for _, refusal := range []*kerr.Error{kerr.UnknownServerError, kerr.KafkaStorageError, kerr.NotEnoughReplicas, kerr.PolicyViolation} {
+		t.Run(refusal.Message, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t, func(c *Config) { c.ProduceTimeout = 300 * time.Millisecond })
+			var log lockedBuffer
+			var later atomic.Int64 // nanoseconds
+			f.ingest.producer.writes.log = slog.New(slog.NewTextHandler(&log, nil))
+			f.ingest.producer.writes.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+			if err := f.ingest.Ready(t.Context()); err != nil {
+				t.Fatalf("before: %v", err)
+			}
+			var refusing atomic.Bool
+			refusing.Store(true)
+			f.cluster.ControlKey(int16(kmsg.Produce), func(r kmsg.Request) (kmsg.Response, error, bool) {
+				f.cluster.KeepControl()
+				if !refusing.Load() {
+					return nil, nil, false
+				}
+				return refuseProduce(r.(*kmsg.ProduceRequest), refusal), nil, true
+			})
+			for range 3 {
+				if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != http.StatusInternalServerError {
+					t.Fatalf("status %d, want 500", r.status)
+				}
+			}
+			if err := f.ingest.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "kafka does not take events") {
+				t.Errorf("while refused: %v", err)
+			}
+			if n := strings.Count(log.String(), "level=WARN"); n != 1 {
+				t.Errorf("%d warnings, want 1:\n%s", n, log.String())
+			}
+			later.Store(int64(failureAge))
+			if err := f.ingest.Ready(t.Context()); err != nil {
+				t.Errorf("when nothing was tried for long: %v", err)
+			}
+			f.post(t, "/v1/track", `{"agent":"a"}`)
+			if err := f.ingest.Ready(t.Context()); err == nil {
+				t.Error("ready after another refusal")
+			}
+			refusing.Store(false)
+			if r := f.post(t, "/v1/track", `{"agent":"b"}`); r.status != http.StatusOK {
+				// What was refused before may be tried again for a while, and is in its way.
+				for deadline := time.Now().Add(20 * time.Second); r.status != http.StatusOK && time.Now().Before(deadline); {
+					r = f.post(t, "/v1/track", `{"agent":"b"}`)
+				}
+			}
+			if err := f.ingest.Ready(t.Context()); err != nil {
+				t.Errorf("after an event was taken: %v", err)
+			}
+		})
+	}
+}
+
+// refuseProduce is the response of a broker that refuses everything.
+func refuseProduce(r *kmsg.ProduceRequest, refusal *kerr.Error) kmsg.Response {
+	response := r.ResponseKind().(*kmsg.ProduceResponse)
+	for _, topic := range r.Topics {
+		t := kmsg.NewProduceResponseTopic()
+		t.Topic, t.TopicID = topic.Topic, topic.TopicID
+		for _, partition := range topic.Partitions {
+			p := kmsg.NewProduceResponseTopicPartition()
+			p.Partition, p.ErrorCode = partition.Partition, refusal.Code
+			t.Partitions = append(t.Partitions, p)
+		}
+		response.Topics = append(response.Topics, t)
+	}
+	return response
+}
+
+// lockedBuffer may be written to by several goroutines.
+type lockedBuffer struct {
+	text atomic.Pointer[bytes.Buffer]
+}
+
+// Write appends p.
+func (b *lockedBuffer) Write(p []byte) (int, error) {
+	for {
+		old := b.text.Load()
+		next := new(bytes.Buffer)
+		if old != nil {
+			_, _ = next.Write(old.Bytes())
+		}
+		_, _ = next.Write(p)
+		if b.text.CompareAndSwap(old, next) {
+			return len(p), nil
+		}
+	}
+}
+
+func (b *lockedBuffer) String() string {
+	if text := b.text.Load(); text != nil {
+		return text.String()
+	}
+	return ""
+}
+
+// With a real Kafka that refuses writes the replica is not ready, and recovers by
+// itself.
+func TestRealKafkaThatRefusesWritesIsNotReady(t *testing.T) {
+	t.Parallel()
+	brokers := schematest.Kafka(t)
+	topic := schematest.Topic(t, brokers, 2)
+	client, err := kgo.NewClient(append(ProducerOptions(topic), kgo.SeedBrokers(brokers...))...)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(client.Close)
+	secret := account.NewSecret()
+	hash, _ := account.ParseSecret(secret)
+	cfg := DefaultConfig()
+	cfg.ProduceTimeout = time.Second
+	s := New(cfg, Deps{
+		Keys: testKeys{hash: {Plan: account.Enterprise}}, Caps: noCaps{}, Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
+		Prices: defaultPrices, Kafka: client, Topic: topic, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+	})
+	server := startServer(t, s.Handler(), httpserver.Config{})
+	post := func() int {
+		t.Helper()
+		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/track", strings.NewReader(`{"agent":"a"}`))
+		if err != nil {
+			t.Fatal(err)
+		}
+		r.Header.Set("Authorization", "Bearer "+secret)
+		response, err := server.Client().Do(r)
+		if err != nil {
+			t.Fatal(err)
+		}
+		defer response.Body.Close()
+		_, _ = io.Copy(io.Discard, response.Body)
+		return response.StatusCode
+	}
+	admin := kadm.NewClient(client)
+	allow := func(bytes string) {
+		t.Helper()
+		changed, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &bytes}}, topic)
+		if err != nil || changed[0].Err != nil {
+			t.Fatal(err, changed)
+		}
+	}
+	await := func(what string, done func() bool) {
+		t.Helper()
+		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
+			if time.Now().After(deadline) {
+				t.Fatal(what)
+			}
+		}
+	}
+	if err := s.Ready(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	allow("1")
+	await("no write was refused", func() bool { return post() == http.StatusInternalServerError })
+	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "MESSAGE_TOO_LARGE") {
+		t.Errorf("while every write is refused: %v", err)
+	}
+	allow("1048588")
+	await("no write is taken any more", func() bool { return post() == http.StatusOK })
+	if err := s.Ready(t.Context()); err != nil {
+		t.Errorf("after a write was taken: %v", err)
+	}
+}
