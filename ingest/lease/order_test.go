@@ -21,6 +21,16 @@ func (w *world) step() {
 	r := w.r
 	g := w.gates[r.IntN(len(w.gates))]
 	switch n := r.IntN(100); {
+	case n < 3:
+		w.land()
+	case n < 4:
+		w.giveUp()
+	case n < 5:
+		w.silence(g)
+	case n < 7:
+		w.upkeep()
+	case n < 9:
+		w.alive(g)
 	case n < 58:
 		w.trackAny(g)
 		w.checkReached()
@@ -128,7 +138,7 @@ func (w *world) changePeriod() {
 	w.period, w.zone = periods[w.r.IntN(len(periods))], zones[w.r.IntN(len(zones))]
 	w.put()
 	w.reload()
-	w.highest = max(w.limit, w.spent()) + w.unseen
+	w.highest = max(w.limit, w.spent()+w.leasedInFlight()) + w.unseen
 }
 
 // removeOrPut removes the cap or sets it again. What came in between and is not
@@ -140,7 +150,7 @@ func (w *world) removeOrPut() {
 	} else {
 		w.put()
 		w.lookAway()
-		w.highest = max(w.limit, w.spent()) + w.unseen
+		w.highest = max(w.limit, w.spent()+w.leasedInFlight()) + w.unseen
 	}
 	w.reload()
 }
@@ -188,6 +198,10 @@ func (w *world) forgive() {
 		p := &w.passed[i]
 		p.forgiven = p.forgiven || window.Contains(p.at) && !unknown[p.id]
 	}
+	for i := range w.inFlight {
+		f := &w.inFlight[i]
+		f.forgiven = f.forgiven || window.Contains(f.event.ReceivedAt)
+	}
 }
 
 // TestBoundHoldsInAnyOrder is the guarantee: whatever replicas, Kafka, the
@@ -233,7 +247,10 @@ func oneOrder(t *testing.T, pool *pgxpool.Pool, seed uint64) schema.NanoUSD {
 			most = max(most, w.spent()-w.highest)
 		}
 	}
-	// Rest: everything is given back and stored, the dead are buried.
+	// Rest: everything lands, is given back and stored, the dead are buried.
+	for len(w.inFlight) > 0 {
+		w.land()
+	}
 	for _, g := range w.gates {
 		g.close(context.Background())
 	}

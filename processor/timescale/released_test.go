@@ -101,7 +101,7 @@ func TestSaveNoticesALeaseThatIsGivenUpMeanwhile(t *testing.T) {
 		if err != nil {
 			t.Fatal(err)
 		}
-		defer tx.Rollback(t.Context()) //nolint:errcheck // It is committed by then.
+		defer tx.Rollback(t.Context())
 		for _, sql := range []string{
 			`UPDATE budget_leases SET barrier = '{"0": 0}' WHERE lease_id = '00000000-0000-0000-0000-000000000003'`,
 			`SELECT drop_leases(ARRAY['00000000-0000-0000-0000-000000000003'::uuid])`,
