@@ -17,6 +17,10 @@ const maxBatchEvents = 1000
 // batch answers POST /v1/track/batch. Each event is judged alone: a bad one never
 // costs the others.
 func (s *Server) batch(c *gin.Context) error {
+	if err := s.room.enter(); err != nil {
+		return err
+	}
+	defer s.room.leave()
 	credential, err := s.authenticate(c.Request)
 	if err != nil {
 		return err
@@ -28,7 +32,9 @@ func (s *Server) batch(c *gin.Context) error {
 	if err != nil {
 		return err
 	}
-	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBatchBytes)
+	h := s.room.hold()
+	defer h.release()
+	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBatchBytes, h)
 	if err != nil {
 		return err
 	}
@@ -39,12 +45,16 @@ func (s *Server) batch(c *gin.Context) error {
 		b.release()
 		return err
 	}
+	if err := h.take(int64(len(b.outcomes)) * eventBytes); err != nil {
+		b.release()
+		return err
+	}
 	if err := s.limitRest(c, credential, len(b.outcomes)); err != nil {
 		b.release()
 		return err
 	}
 	s.admitAll(c.Request.Context(), b)
-	settled := s.record(b.outcomes)
+	settled := s.record(b.outcomes, h)
 	s.replyBatch(c.Request.Context(), c.Writer, b.outcomes, c.Writer.Header().Get("X-Request-Id"))
 	if settled {
 		b.release()

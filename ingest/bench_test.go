@@ -75,7 +75,9 @@ func serveIngest() error {
 func servePriced() error {
 	s := benchServer(DefaultConfig(), nil)
 	return serveHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		body, err := readBody(w, r, s.cfg.MaxBatchBytes)
+		h := s.room.hold()
+		defer h.release()
+		body, err := readBody(w, r, s.cfg.MaxBatchBytes, h)
 		if err != nil {
 			return
 		}

@@ -18,10 +18,14 @@ var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
 // readBody returns the body, decompressed, in a buffer that the caller gives
 // back with releaseBody once nothing refers to its bytes.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffer, error) {
+// What it and the rest of the request need is counted in h before it is used.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *hold) (*bytes.Buffer, error) {
 	// The compressed body may not be larger than the limit either.
 	if r.ContentLength > limit {
 		return nil, bodyError(&http.MaxBytesError{Limit: limit}, limit)
+	}
+	if err := h.take(requestBytes + copies*max(0, r.ContentLength)); err != nil {
+		return nil, err
 	}
 	var src io.Reader = r.Body
 	if r.ContentLength < 0 {
@@ -29,13 +33,19 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffe
 	}
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
+		if r.ContentLength < 0 {
+			src = counted{src, h}
+		}
 	case "gzip":
+		if err := h.take(gzipBytes); err != nil {
+			return nil, err
+		}
 		zr, err := gzip.NewReader(src)
 		if err != nil {
 			return nil, bodyError(err, limit)
 		}
 		// One byte more than allowed tells a full body from one that is too long.
-		src = io.LimitReader(zr, limit+1)
+		src = counted{io.LimitReader(zr, limit+1), h}
 	default:
 		return nil, problem.New(problem.UnsupportedMediaType, "Content-Encoding must be gzip or left out.")
 	}
@@ -50,6 +60,9 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64) (*bytes.Buffe
 	}
 	if err != nil {
 		releaseBody(buf)
+		if errors.Is(err, errBusy) {
+			return nil, err
+		}
 		return nil, bodyError(err, limit)
 	}
 	return buf, nil

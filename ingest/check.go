@@ -27,6 +27,10 @@ type checkRequest struct {
 // checkBudget answers POST /v1/budgets/check: whether an event would be let
 // through now. It records nothing and takes nothing of any limit but its own.
 func (s *Server) checkBudget(c *gin.Context) error {
+	if err := s.room.enter(); err != nil {
+		return err
+	}
+	defer s.room.leave()
 	credential, err := s.authenticate(c.Request)
 	if err != nil {
 		return err
@@ -37,7 +41,9 @@ func (s *Server) checkBudget(c *gin.Context) error {
 	if err := checkJSON(c.Request); err != nil {
 		return err
 	}
-	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBodyBytes)
+	h := s.room.hold()
+	defer h.release()
+	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBodyBytes, h)
 	if err != nil {
 		return err
 	}

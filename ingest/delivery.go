@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"errors"
+	"slices"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -40,10 +41,10 @@ type shipment struct {
 	// deliveries are used again; the first sent of them are under way.
 	deliveries []*delivery
 	sent       int
-	// buf has the keys and values of their records; size is how many bytes that are. They
-	// are held until all records are settled.
-	buf  []byte
-	size int64
+	// buf has the keys and values of their records.
+	buf []byte
+	// hold is released when all records are settled.
+	hold *hold
 }
 
 // shipments are used again, with their memory. The request that waits for one gives
@@ -71,7 +72,7 @@ func (s *shipment) delivery() *delivery {
 // arrived counts an acknowledgement. The last one frees the room of all.
 func (s *shipment) arrived() {
 	if s.left.Add(-1) == 0 {
-		s.producer.buffered.Add(-s.size)
+		s.hold.release()
 		s.done <- true
 	}
 }
@@ -89,12 +90,37 @@ func (s *shipment) release() {
 		return
 	}
 	s.failed.Store(false)
-	s.producer, s.sent, s.buf, s.size = nil, 0, s.buf[:0], 0
+	s.producer, s.hold, s.sent, s.buf = nil, nil, 0, s.buf[:0]
 	shipments.Put(s)
 }
 
-// encode makes the record of an event and returns how many bytes it has.
-func (d *delivery) encode(e *schema.Event) (size int64) {
+// usualRecord is what a record has besides metadata, in bytes, unless its texts are long.
+const usualRecord = 512
+
+// grow makes room for the records of the events at once: memory that is outgrown is kept
+// by the records in it.
+func (s *shipment) grow(outcomes []outcome) {
+	size := 0
+	for i := range outcomes {
+		if o := &outcomes[i]; o.err == nil && !o.duplicate {
+			size += usualRecord + len(o.event.Metadata)
+		}
+	}
+	s.buf = slices.Grow(s.buf, size)
+}
+
+// load puts one event among those that go to Kafka.
+func (s *shipment) load(a admission, index int) {
+	d := s.delivery()
+	d.encode(a.event)
+	d.admission, d.index = a, index
+	d.settled.Store(false)
+	s.left.Add(1)
+	s.sent++
+}
+
+// encode makes the record of an event.
+func (d *delivery) encode(e *schema.Event) {
 	buf := d.shipment.buf
 	start := len(buf)
 	buf = wire.AppendKey(buf, e)
@@ -102,7 +128,6 @@ func (d *delivery) encode(e *schema.Event) (size int64) {
 	buf = wire.Append(buf, e)
 	d.shipment.buf = buf
 	d.record = kgo.Record{Key: buf[start:key:key], Value: buf[key:len(buf):len(buf)], Headers: versionHeaders, Timestamp: e.ReceivedAt}
-	return int64(len(buf) - start)
 }
 
 // settle takes what Kafka said. What the caps were charged with goes back if the

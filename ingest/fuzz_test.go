@@ -289,7 +289,7 @@ func FuzzBody(f *testing.F) {
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/track", bytes.NewReader(body))
 		r.Header.Set("Content-Encoding", "gzip")
-		got, err := readBody(httptest.NewRecorder(), r, limit)
+		got, err := readBody(httptest.NewRecorder(), r, limit, (&room{mostBytes: 1 << 20}).hold())
 		if err != nil {
 			judgeProblem(t, err)
 			return

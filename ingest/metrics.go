@@ -63,9 +63,9 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 	m.produceErrors = f.NewCounterVec(prometheus.CounterOpts{
 		Name: "outlay_ingest_produce_errors_total",
-		Help: "Events that Kafka did not acknowledge to a waiting request, by reason.",
+		Help: "Events that Kafka did not acknowledge to a waiting request, and requests that were not read, by reason.",
 	}, []string{"reason"})
-	for _, reason := range []string{"buffer_full", "timeout", "refused"} {
+	for _, reason := range []string{"buffer_full", "too_many_requests", "timeout", "refused"} {
 		m.produceErrors.WithLabelValues(reason)
 	}
 	m.calculated = m.acceptedBy.WithLabelValues(string(schema.CostCalculated))
@@ -81,11 +81,15 @@ var refusals = []problem.Code{
 	problem.UnsupportedMediaType, problem.Invalid, problem.RateLimited, problem.Internal,
 }
 
-func (m *metrics) bufferedBytes(value func() float64) {
+func (m *metrics) room(r *room) {
 	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outlay_ingest_produce_buffered_bytes",
-		Help: "Bytes of events that wait for Kafka; those of a request count until all of them are acknowledged or given up.",
-	}, value)
+		Help: "Memory in bytes that requests hold until they are answered and their events are acknowledged or given up.",
+	}, func() float64 { return float64(r.bytes.Load()) })
+	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outlay_ingest_requests_under_way",
+		Help: "Tracking requests that are being handled.",
+	}, func() float64 { return float64(r.requests.Load()) })
 }
 
 func (m *metrics) keys(directory Keys) {

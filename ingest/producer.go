@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"sync/atomic"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -43,7 +42,7 @@ func ProducerOptions(topic string) []kgo.Opt {
 		// They are compressed with tables of 8 MiB that stay: more than all the
 		// rest. What the client does is in our own metrics.
 		kgo.DisableClientMetrics(),
-		// Bytes are bounded by Producer; this bound is never the first one.
+		// Bytes are bounded by room; this bound is never the first one.
 		kgo.MaxBufferedRecords(1 << 20),
 		// One record that times out fails all that wait behind it in its
 		// partition, so this is much longer than a request waits.
@@ -54,19 +53,15 @@ func ProducerOptions(topic string) []kgo.Opt {
 
 // Producer writes events to Kafka and waits for the acknowledgement.
 type Producer struct {
-	client   *kgo.Client
-	timeout  time.Duration
-	maxBytes int64
-	buffered atomic.Int64
-	recent   *recent
-	metrics  *metrics
-	writes   *writes
+	client  *kgo.Client
+	timeout time.Duration
+	recent  *recent
+	metrics *metrics
+	writes  *writes
 }
 
 func newProducer(client *kgo.Client, cfg Config, known *recent, m *metrics, w *writes) *Producer {
-	p := &Producer{client: client, timeout: cfg.ProduceTimeout, maxBytes: cfg.MaxBufferedBytes, recent: known, metrics: m, writes: w}
-	m.bufferedBytes(func() float64 { return float64(p.buffered.Load()) })
-	return p
+	return &Producer{client: client, timeout: cfg.ProduceTimeout, recent: known, metrics: m, writes: w}
 }
 
 // versionHeaders is shared by all records; franz-go only reads it.
@@ -79,15 +74,17 @@ var versionHeaders = []kgo.RecordHeader{{Key: wire.VersionHeader, Value: []byte(
 // The context of the request is kept out on purpose: one that ends would fail
 // not only its own record but also others in the same batch. A record goes on
 // even after ErrTimeout; a retry with the same idempotency key is recorded once.
-// settled says that none goes on.
-func (p *Producer) Produce(outcomes []outcome) (settled bool) {
+// settled says that none goes on. h is held until then.
+func (p *Producer) Produce(outcomes []outcome, h *hold) (settled bool) {
 	start := time.Now()
 	s := shipments.Get().(*shipment)
-	s.producer = p
+	s.producer, s.hold = p, h
+	h.share()
 	s.left.Store(1) // for this function, so that the count ends when all are sent
+	s.grow(outcomes)
 	for i := range outcomes {
 		if o := &outcomes[i]; o.err == nil && !o.duplicate {
-			o.err = p.load(o, i, s)
+			s.load(o.admission, i)
 		}
 	}
 	for _, d := range s.deliveries[:s.sent] {
@@ -115,25 +112,6 @@ func (p *Producer) Produce(outcomes []outcome) (settled bool) {
 	}
 	p.metrics.produceDuration.Observe(time.Since(start).Seconds())
 	return settled
-}
-
-// load puts one event among those of its request that go to Kafka.
-func (p *Producer) load(o *outcome, index int, s *shipment) error {
-	d := s.delivery()
-	size := d.encode(o.event)
-	if p.buffered.Add(size) > p.maxBytes {
-		p.buffered.Add(-size)
-		o.charge.Refund()
-		p.recent.land(o.admission, ErrFull)
-		p.writes.failed(ErrFull)
-		return ErrFull
-	}
-	d.admission, d.index = o.admission, index
-	d.settled.Store(false)
-	s.left.Add(1)
-	s.sent++
-	s.size += size
-	return nil
 }
 
 func produceError(err error) error {

@@ -86,6 +86,7 @@ type Server struct {
 	kafka    *kgo.Client
 	topic    string
 	producer *Producer
+	room     *room
 	recent   *recent
 	metrics  *metrics
 	log      *slog.Logger
@@ -98,9 +99,10 @@ func New(cfg Config, d Deps) *Server {
 	m.keys(d.Keys)
 	known := newRecent(cfg.RecentKeys, d.Now)
 	m.recent(known)
+	w := &writes{log: d.Log, now: d.Now}
 	return &Server{
 		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, replays: d.Replays, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
-		producer: newProducer(d.Kafka, cfg, known, m, &writes{log: d.Log, now: d.Now}), recent: known,
+		producer: newProducer(d.Kafka, cfg, known, m, w), room: newRoom(cfg, m, w), recent: known,
 		metrics: m, log: d.Log, now: d.Now,
 	}
 }
@@ -145,6 +147,9 @@ func compressed(h http.Handler) http.Handler {
 	}
 	return wrap(h)
 }
+
+// Run gives memory back to the system after Kafka stood still, until ctx ends.
+func (s *Server) Run(ctx context.Context) { s.room.giveBack(ctx) }
 
 // Ready returns nil when requests can be answered: the API keys were loaded and
 // Kafka takes events for the topic.

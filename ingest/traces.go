@@ -31,6 +31,10 @@ func (s *Server) traces(c *gin.Context) error {
 
 // export records the calls of a request and returns the answer to it.
 func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]byte, error) {
+	if err := s.room.enter(); err != nil {
+		return nil, err
+	}
+	defer s.room.leave()
 	credential, err := s.authenticate(c.Request)
 	if err != nil {
 		return nil, err
@@ -44,7 +48,9 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 	if encoding == otlp.JSON && schema.OtherCharset(c.Request.Header.Get("Content-Type")) {
 		return nil, errCharset
 	}
-	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBatchBytes)
+	h := s.room.hold()
+	defer h.release()
+	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBatchBytes, h)
 	if err != nil {
 		return nil, err
 	}
@@ -58,6 +64,10 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 		b.release()
 		return nil, exportProblem(err)
 	}
+	if err := h.take(int64(len(spans.Calls)) * eventBytes); err != nil {
+		b.release()
+		return nil, err
+	}
 	if err := s.limitCalls(c, credential, len(spans.Calls)); err != nil {
 		b.release()
 		return nil, err
@@ -66,7 +76,7 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 		b.call(&spans.Calls[i])
 	}
 	s.admitAll(c.Request.Context(), b)
-	settled := s.record(b.outcomes)
+	settled := s.record(b.outcomes, h)
 	if err := unclear(b.outcomes); err != nil {
 		return nil, err
 	}

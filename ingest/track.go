@@ -20,6 +20,10 @@ import (
 // track answers POST /v1/track and POST /v1/events. The order of checks is the
 // documented one: key, rate limit, body, caps, then the write to Kafka.
 func (s *Server) track(c *gin.Context) error {
+	if err := s.room.enter(); err != nil {
+		return err
+	}
+	defer s.room.leave()
 	credential, err := s.authenticate(c.Request)
 	if err != nil {
 		return err
@@ -30,7 +34,9 @@ func (s *Server) track(c *gin.Context) error {
 	if err := checkJSON(c.Request); err != nil {
 		return err
 	}
-	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBodyBytes)
+	h := s.room.hold()
+	defer h.release()
+	body, err := readBody(c.Writer, c.Request, s.cfg.MaxBodyBytes, h)
 	if err != nil {
 		return err
 	}
@@ -50,7 +56,7 @@ func (s *Server) track(c *gin.Context) error {
 	if s.confirm(c.Request.Context(), one.outcomes[:]); o.err != nil {
 		return o.err
 	}
-	if s.record(one.outcomes[:]); o.err != nil {
+	if s.record(one.outcomes[:], h); o.err != nil {
 		return o.err
 	}
 	one.answer = s.appendResult(c.Request.Context(), one.answer, &o.admission)
@@ -155,9 +161,9 @@ func (r *request) headerKey(req *http.Request) error {
 // record writes the events that are still good to Kafka, save those that are
 // there already, and counts them. Those that Kafka did not take get an error. It
 // reports whether nothing refers to the events any more.
-func (s *Server) record(outcomes []outcome) (settled bool) {
+func (s *Server) record(outcomes []outcome, h *hold) (settled bool) {
 	deadline := time.Now().Add(s.cfg.ProduceTimeout)
-	settled = s.producer.Produce(outcomes)
+	settled = s.producer.Produce(outcomes, h)
 	calculated := 0
 	for i := range outcomes {
 		o := &outcomes[i]

@@ -312,9 +312,12 @@ func TestSettledDeliveryKeepsNoEvent(t *testing.T) {
 // nothingUnderWay holds the producer to what it must come back to when all are answered.
 func (f *fixture) nothingUnderWay(t *testing.T) {
 	t.Helper()
-	p := f.ingest.producer
-	if buffered := p.buffered.Load(); buffered != 0 {
-		t.Errorf("%d bytes are buffered, want none", buffered)
+	// A response is read before its handler has returned.
+	r := f.ingest.room
+	for deadline := time.Now().Add(10 * time.Second); r.bytes.Load() != 0 || r.requests.Load() != 0; time.Sleep(time.Millisecond) {
+		if time.Now().After(deadline) {
+			t.Fatalf("%d requests hold %d bytes, want none", r.requests.Load(), r.bytes.Load())
+		}
 	}
 }
 
@@ -322,7 +325,7 @@ func (f *fixture) nothingUnderWay(t *testing.T) {
 func TestBufferFull(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.ProduceTimeout = 200 * time.Millisecond })
-	f.ingest.producer.maxBytes = 600
+	f.ingest.room.mostBytes = requestBytes + 600
 	f.cluster.Close()
 	for range 5 {
 		if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != 500 {
@@ -332,4 +335,54 @@ func TestBufferFull(t *testing.T) {
 	if n := testutil.ToFloat64(f.ingest.metrics.produceErrors.WithLabelValues("buffer_full")); n == 0 {
 		t.Error("no event was refused for a full buffer")
 	}
+}
+
+// What a body inflates to counts while it is read, and all is given back.
+func TestInflatedBodyCounts(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	var body bytes.Buffer
+	w := gzip.NewWriter(&body)
+	_, _ = w.Write([]byte(`{"agent":"a","metadata":{"k":"` + strings.Repeat("x", 60_000) + `"}}`))
+	_ = w.Close()
+	post := func() int {
+		return f.post(t, "/v1/track", body.String(), "Content-Encoding", "gzip").status
+	}
+	if status := post(); status != 200 {
+		t.Fatalf("status %d with room, want 200", status)
+	}
+	f.nothingUnderWay(t)
+	f.ingest.room.mostBytes = requestBytes + gzipBytes + copies*50_000
+	if status := post(); status != 500 {
+		t.Errorf("status %d without room, want 500", status)
+	}
+	f.nothingUnderWay(t)
+}
+
+// Requests beyond --max-requests are refused before anything of them is looked at, and
+// served again when others have ended.
+func TestTooManyRequests(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, func(c *Config) { c.MaxRequests = 1 })
+	if err := f.ingest.room.enter(); err != nil {
+		t.Fatal(err)
+	}
+	for _, path := range []string{"/v1/track", "/v1/events", "/v1/track/batch", "/v1/budgets/check", "/v1/traces"} {
+		r := f.post(t, path, `not looked at`, "Authorization", "Bearer nobody")
+		want := 500
+		if path == "/v1/traces" {
+			want = 503 // as OTLP asks for
+		}
+		if r.status != want || r.header.Get("Retry-After") == "" {
+			t.Errorf("%s: status %d, Retry-After %q, want %d with one", path, r.status, r.header.Get("Retry-After"), want)
+		}
+	}
+	if n := testutil.ToFloat64(f.ingest.metrics.produceErrors.WithLabelValues("too_many_requests")); n != 5 {
+		t.Errorf("%v requests counted as too many, want 5", n)
+	}
+	f.ingest.room.leave()
+	if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != 200 {
+		t.Errorf("status %d afterwards, want 200", r.status)
+	}
+	f.nothingUnderWay(t)
 }

@@ -52,6 +52,7 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	limitMemory(ingestMemory + 2*c.MaxBufferedBytes)
 	t, err := newIngest(c.Config, c.Caps, c.Plans, books, pool, kafka, c.topicNames, registry, log)
 	if err != nil {
 		return err

@@ -86,6 +86,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 			wg.Go(func() { gate.Run(ctx) })
 			wg.Go(func() { limiter.Run(ctx) })
 			wg.Go(func() { books.Run(ctx) })
+			wg.Go(func() { server.Run(ctx) })
 			wg.Wait()
 			return nil
 		},

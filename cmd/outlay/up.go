@@ -137,6 +137,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
+	limitMemory(upMemory + 2*c.Ingest.MaxBufferedBytes)
 	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, books, pool, kafka, defaultTopics, p.registry, p.log)
 	if err != nil {
 		return err
