@@ -8,11 +8,14 @@ import (
 	"fmt"
 	"io"
 	"log/slog"
+	"net"
 	"os"
+	"strconv"
 	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/sasl"
@@ -75,7 +78,7 @@ func (f databaseFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 	cfg.RuntimeParams["timezone"] = "UTC"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
 	if err != nil {
-		return nil, fmt.Errorf("connect to the database: %w", err)
+		return nil, databaseError(cfg, err)
 	}
 	return conn, nil
 }
@@ -90,7 +93,32 @@ type poolSettings struct {
 	timeouts bool // bound statements and locks; off for upkeep that takes long
 }
 
-// pool makes a connection pool. It does not connect yet.
+// firstPing bounds how long a start waits for a database that does not answer. The
+// tiers start without one.
+const firstPing = 3 * time.Second
+
+// refused reports whether the database answers and lets nobody in: with the wrong user
+// or password, or without the database. It takes a change of settings to mend.
+func refused(err error) bool {
+	var answer *pgconn.PgError
+	return errors.As(err, &answer) && (strings.HasPrefix(answer.Code, "28") || answer.Code == "3D000")
+}
+
+// databaseError explains in one line why there is no connection.
+func databaseError(cfg *pgx.ConnConfig, err error) error {
+	at := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
+	var answer *pgconn.PgError
+	switch {
+	case errors.As(err, &answer) && answer.Code == "3D000":
+		return fmt.Errorf("there is no database %q at %s: create it, or name another one in --database-url", cfg.Database, at)
+	case refused(err):
+		return fmt.Errorf("the database at %s does not let user %q in (%s): correct user and password in --database-url", at, cfg.User, answer.Message)
+	}
+	return fmt.Errorf("no connection to the database at %s: start it, or correct --database-url (%s)", at, strings.Join(strings.Fields(err.Error()), " "))
+}
+
+// pool makes a connection pool. It returns an error when the database refuses the
+// settings, and none when it does not answer yet.
 func (f databaseFlags) pool(ctx context.Context, s poolSettings) (*pgxpool.Pool, error) {
 	cfg, err := pgxpool.ParseConfig(f.DatabaseURL)
 	if err != nil {
@@ -106,7 +134,17 @@ func (f databaseFlags) pool(ctx context.Context, s poolSettings) (*pgxpool.Pool,
 	}
 	cfg.MaxConns = s.size
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
-	return pgxpool.NewWithConfig(ctx, cfg)
+	pool, err := pgxpool.NewWithConfig(ctx, cfg)
+	if err != nil {
+		return nil, err
+	}
+	ctx, cancel := context.WithTimeout(ctx, firstPing)
+	defer cancel()
+	if err := pool.Ping(ctx); refused(err) {
+		pool.Close()
+		return nil, databaseError(cfg.ConnConfig, err)
+	}
+	return pool, nil
 }
 
 // kafkaFlags say where the brokers are and how to talk to them.

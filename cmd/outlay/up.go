@@ -47,6 +47,11 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
+	release, err := lockDataDir(c.DataDir)
+	if err != nil {
+		return err
+	}
+	defer release()
 	p := &process{registry: newRegistry(), log: log, writeTimeout: queryWriteTimeout}
 	// The addresses are taken first: a second `outlay up` must not touch the
 	// data of the first.
