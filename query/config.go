@@ -14,6 +14,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
@@ -41,6 +42,9 @@ type Config struct {
 	// Prices returns the published prices, which are shown where an account has none of
 	// its own. Defaults to those of the binary; has to be what ingest charges by.
 	Prices func() *price.Book
+	// EventsPerMinute returns how many events an account of a plan may send in a minute;
+	// what ingest allows. Defaults to 0, which stands for not known.
+	EventsPerMinute func(account.Plan) int64
 	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
 	TokenLifetime time.Duration
 	// SignInLifetime is how long a sign-in lasts, however often it is refreshed.
@@ -80,6 +84,9 @@ func (c Config) withDefaults() Config {
 	}
 	if c.Resolver == nil {
 		c.Resolver = net.DefaultResolver
+	}
+	if c.EventsPerMinute == nil {
+		c.EventsPerMinute = func(account.Plan) int64 { return 0 }
 	}
 	if c.Prices == nil {
 		c.Prices = price.Default

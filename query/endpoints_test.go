@@ -92,6 +92,8 @@ func endpoints() []endpoint {
 		{method: "POST", path: "/v1/alerts/{alert}/deliveries/{delivery}/replay", role: admin, status: 404},
 		{method: "DELETE", path: "/v1/alerts/{alert}", role: admin, status: 204, last: true},
 		{method: "GET", path: "/v1/incidents", role: viewer, badQuery: "cursor=x"},
+		{method: "GET", path: "/v1/account", role: viewer, badQuery: "x=1"},
+		{method: "PATCH", path: "/v1/account", role: owner, body: `{"name":"Other"}`},
 		{method: "PUT", path: "/v1/account/retention", role: owner, body: `{"retention_days":90}`},
 		{method: "GET", path: "/v1/account/retention", role: viewer, badQuery: "x=1"},
 		{method: "DELETE", path: "/v1/account/retention", role: owner, status: 204},

@@ -52,6 +52,8 @@ type Server struct {
 	document []byte
 	docs     []byte
 	channels channelPolicy
+	// eventsPerMinute is the limit of a plan.
+	eventsPerMinute func(account.Plan) int64
 	// publicURL is where clients reach this server, without a slash at the end.
 	publicURL string
 	// shareViews bounds how often a network opens one share link, shareMisses how
@@ -87,27 +89,29 @@ func New(config Config) (*Server, error) {
 		return nil, err
 	}
 	s := &Server{
-		usage:       usage.NewStore(config.Pool, config.StatementTimeout),
-		accounts:    account.NewStore(config.Pool, config.Now),
-		hasher:      account.NewHasher(config.ConcurrentSignIns),
-		signIns:     auth.NewSignIns(config.SignInLifetime, config.Now),
-		pool:        config.Pool,
-		secrets:     config.Secrets,
-		tokens:      auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
-		keys:        config.Keys,
-		prices:      config.Prices,
-		document:    document,
-		docs:        page,
-		channels:    channelPolicy{config.Mail, webhook.NewPolicy(config.Webhooks), config.Resolver},
-		publicURL:   config.PublicURL,
-		shareViews:  newRateLimit(config.Now, shareViewsPerMinute, time.Minute),
-		shareMisses: newRateLimit(config.Now, shareMissesPerMinute, time.Minute),
-		goodShares:  newRecentLinks(),
-		sharePages:  sharePages,
-		now:         config.Now,
-		log:         config.Log,
-		metrics:     newMetrics(config.Metrics),
-		gzips:       sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
+		usage:     usage.NewStore(config.Pool, config.StatementTimeout),
+		accounts:  account.NewStore(config.Pool, config.Now),
+		hasher:    account.NewHasher(config.ConcurrentSignIns),
+		signIns:   auth.NewSignIns(config.SignInLifetime, config.Now),
+		pool:      config.Pool,
+		secrets:   config.Secrets,
+		tokens:    auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
+		keys:      config.Keys,
+		prices:    config.Prices,
+		document:  document,
+		docs:      page,
+		channels:  channelPolicy{config.Mail, webhook.NewPolicy(config.Webhooks), config.Resolver},
+		publicURL: config.PublicURL,
+
+		eventsPerMinute: config.EventsPerMinute,
+		shareViews:      newRateLimit(config.Now, shareViewsPerMinute, time.Minute),
+		shareMisses:     newRateLimit(config.Now, shareMissesPerMinute, time.Minute),
+		goodShares:      newRecentLinks(),
+		sharePages:      sharePages,
+		now:             config.Now,
+		log:             config.Log,
+		metrics:         newMetrics(config.Metrics),
+		gzips:           sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar(config.Pool))
 	s.standing = auth.NewStanding(s.usage, config.Now)
@@ -237,6 +241,8 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/alerts/:id/deliveries", s.ofRule(s.listDeliveries))
 	admin(http.MethodPost, "/v1/alerts/:id/deliveries/:delivery/replay", s.ofRule(s.replayDelivery))
 	viewer(http.MethodGet, "/v1/incidents", s.listIncidents)
+	viewer(http.MethodGet, "/v1/account", s.ownAccount)
+	owner(http.MethodPatch, "/v1/account", s.changeAccount)
 	viewer(http.MethodGet, "/v1/account/retention", s.retention)
 	owner(http.MethodPut, "/v1/account/retention", s.putRetention)
 	owner(http.MethodDelete, "/v1/account/retention", s.deleteRetention)

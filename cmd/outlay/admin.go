@@ -2,13 +2,17 @@ package main
 
 import (
 	"context"
+	"encoding/json"
+	"errors"
 	"fmt"
 	"os"
 	"text/tabwriter"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 )
@@ -29,6 +33,7 @@ func (f databaseFlags) withStore(ctx context.Context, do func(*account.Store, *p
 type accountCommand struct {
 	Create accountCreateCommand `cmd:"" help:"Create an account with its first user and API key."`
 	List   accountListCommand   `cmd:"" help:"List accounts."`
+	Plan   accountPlanCommand   `cmd:"" help:"Change the plan of an account; it is obeyed within a second."`
 }
 
 type accountCreateCommand struct {
@@ -64,6 +69,47 @@ func (c *accountListCommand) Run(ctx context.Context) error {
 			a := accounts[i]
 			return fmt.Sprintf("%s\t%s\t%s\t%s", a.ID.Text(schema.AccountPrefix), a.Name, a.Plan, a.CreatedAt.Format(time.RFC3339))
 		})
+	})
+}
+
+type accountPlanCommand struct {
+	databaseFlags
+	ID   string `arg:"" help:"Id of the account; see outlay account list."`
+	Plan string `required:"" enum:"free,pro,enterprise" help:"Plan: free, pro or enterprise."`
+}
+
+// Run changes the plan and notes it in the account's audit log.
+func (c *accountPlanCommand) Run(ctx context.Context) error {
+	id, err := accountFlag{c.ID}.id()
+	if err != nil {
+		return err
+	}
+	return c.withStore(ctx, func(_ *account.Store, pool *pgxpool.Pool) error {
+		return audited(ctx, pool, id, "account.set_plan", map[string]any{"plan": c.Plan}, func(_ pgx.Tx, store *account.Store) (string, error) {
+			_, err := store.SetPlan(ctx, id, account.Plan(c.Plan))
+			if errors.Is(err, account.ErrNotFound) {
+				return "", errors.New("there is no such account; see outlay account list")
+			}
+			return c.ID, err
+		})
+	})
+}
+
+// audited runs do in a transaction together with a line in the account's audit log, which
+// names nobody: it was done at the command line. do returns what it was done to.
+func audited(ctx context.Context, pool *pgxpool.Pool, id schema.ID, action string, detail map[string]any, do func(pgx.Tx, *account.Store) (target string, err error)) error {
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return err
+	}
+	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+		target, err := do(tx, account.NewStore(tx, time.Now))
+		if err != nil {
+			return err
+		}
+		now := time.Now().UTC().Truncate(time.Microsecond)
+		act := usage.Act{AuditID: schema.NewID(now), At: usage.Time{Time: now}, Action: action, Target: target, Detail: text}
+		return act.Note(ctx, tx, id)
 	})
 }
 

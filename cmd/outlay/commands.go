@@ -138,6 +138,7 @@ type queryCommand struct {
 	identityFlags
 	SMTPHost string         `name:"smtp-host" placeholder:"HOST" help:"Mail server of the processors, given to both. Without one e-mail channels and report schedules are refused."`
 	Webhooks webhook.Config `embed:""`
+	Plans    limit.Config   `embed:""`
 	Prices   pricing.Config `embed:""`
 }
 
@@ -160,7 +161,7 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	t, err := newQuery(queryConfig{
 		keyFile: c.JWTKeyFile, trustedProxies: c.TrustedProxies, publicFlags: c.publicFlags, identityFlags: c.identityFlags,
-		books: books, smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
+		books: books, plans: c.Plans, smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
 	}, pool, registry, log)
 	if err != nil {
 		return err

@@ -61,6 +61,15 @@ Prints the id of the account, the password of its owner and an API key. Password
 and key are shown only now. Further keys: outlay key create.`
 }
 
+// Help describes outlay account plan.
+func (*accountPlanCommand) Help() string {
+	return `  outlay account plan acc_01jd0000000000000000000000 --plan=pro \
+      --database-url=postgres://outlay:secret@db:5432/outlay
+
+The limits of the plan hold on every replica within a second. The account's audit log
+has a line about it.`
+}
+
 // Help describes outlay user create.
 func (*userCreateCommand) Help() string {
 	return `  outlay user create --account=acc_01jd0000000000000000000000 \

@@ -152,7 +152,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 		return err
 	}
 	queryTier, err := newQuery(queryConfig{
-		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books,
+		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books, plans: c.Plans,
 		publicFlags: publicFlags{cmp.Or(c.PublicURL, "http://"+reachable(p.public.Addr()))},
 		smtpHost:    c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks, secrets: secrets,
 	}, pool, p.registry, p.log)

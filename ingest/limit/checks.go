@@ -33,7 +33,7 @@ func NewChecks(cfg Config, now func() time.Time) *Checks {
 func (c *Checks) Take(id schema.ID, plan account.Plan) Standing {
 	now := c.now()
 	start := now.Unix() / windowSeconds * windowSeconds
-	limit := checksPerEvent * c.cfg.of(plan)
+	limit := checksPerEvent * c.cfg.Of(plan)
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if start != c.start {

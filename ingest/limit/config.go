@@ -32,9 +32,9 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// of returns the limit of a plan. A plan that this version does not know gets the
+// Of returns the limit of a plan. A plan that this version does not know gets the
 // smallest.
-func (c Config) of(p account.Plan) int64 {
+func (c Config) Of(p account.Plan) int64 {
 	switch p {
 	case account.Enterprise:
 		return c.Enterprise

@@ -65,7 +65,7 @@ func New(cfg Config, d Deps) *Limiter {
 // Take takes n events out of the account's present window, all or none.
 func (l *Limiter) Take(id schema.ID, plan account.Plan, n int64) Standing {
 	now := l.clock.unixNano()
-	w := l.window(id, l.cfg.of(plan), now)
+	w := l.window(id, l.cfg.Of(plan), now)
 	v := l.take(w, n, now)
 	l.metrics.decisions[v].Inc()
 	return l.standing(w, v, now)

