@@ -10,6 +10,8 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"slices"
+	"strings"
 	"sync"
 	"time"
 
@@ -179,15 +181,21 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 
 // routes lists every endpoint, in the order of the OpenAPI document.
 func (s *Server) routes(e *gin.Engine) {
-	open := func(method, path string, h handler) { e.Handle(method, path, s.adapt(plain(method, h))) }
+	handle := func(method, path string, h gin.HandlerFunc) {
+		e.Handle(method, path, h)
+		if method == http.MethodGet {
+			e.Handle(http.MethodHead, path, h) // net/http leaves the body out.
+		}
+	}
+	open := func(method, path string, h handler) { handle(method, path, s.adapt(plain(method, h))) }
 	viewer := func(method, path string, h handler) {
-		e.Handle(method, path, s.adapt(s.allow(account.Viewer, plain(method, h))))
+		handle(method, path, s.adapt(s.allow(account.Viewer, plain(method, h))))
 	}
 	admin := func(method, path string, h handler) {
-		e.Handle(method, path, s.adapt(s.allow(account.Admin, plain(method, h))))
+		handle(method, path, s.adapt(s.allow(account.Admin, plain(method, h))))
 	}
 	owner := func(method, path string, h handler) {
-		e.Handle(method, path, s.adapt(s.allow(account.Owner, plain(method, h))))
+		handle(method, path, s.adapt(s.allow(account.Owner, plain(method, h))))
 	}
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
@@ -289,8 +297,14 @@ func notFound(*call) error {
 }
 
 func methodNotAllowed(c *call) error {
-	return problem.New(problem.MethodNotAllowed,
-		"This address takes other methods: "+c.Writer.Header().Get("Allow")+".")
+	methods := strings.Split(c.Writer.Header().Get("Allow"), ", ")
+	if c.Request.URL.Path == "/v1/events" {
+		methods = append(methods, http.MethodPost) // Ingest answers it.
+	}
+	slices.Sort(methods)
+	allow := strings.Join(methods, ", ")
+	c.Header("Allow", allow)
+	return problem.New(problem.MethodNotAllowed, "This address takes other methods: "+allow+".")
 }
 
 // openapi answers the OpenAPI document.

@@ -68,7 +68,7 @@ func (s *Server) shareSession(c *call) error {
 		return err
 	}
 	share, err := s.usage.Share(c.ctx(), c.who.AccountID, id, s.now())
-	if errors.Is(err, usage.ErrNotFound) {
+	if errors.Is(err, usage.ErrNotFound) && c.Request.Method != http.MethodHead {
 		share, err = s.createShare(c, id, options)
 	}
 	if err != nil {
@@ -300,7 +300,7 @@ func (s *Server) openTimeline(c *call, p *params) (view sharedView, err error) {
 		return view, err
 	}
 	views := 0
-	if after == nil {
+	if after == nil && c.Request.Method != http.MethodHead {
 		views = 1
 	}
 	if view.share, err = s.openShare(c, views); err != nil {
