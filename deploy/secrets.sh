@@ -26,6 +26,11 @@ random 12 | keep grafana_admin_password
 # What encrypts signing secrets in the database: later lines are older keys, which decrypt only.
 random 32 | keep secrets_key
 printf 'postgres://outlay:%s@timescaledb:5432/outlay?sslmode=disable' "$(cat database_password)" | keep database_url
+# Each tier signs in as a role that may do only what it needs; `outlay migrate` makes them with these passwords.
+for tier in ingest processor query; do
+    random 24 | keep "${tier}_database_password"
+    printf 'postgres://outlay_%s:%s@timescaledb:5432/outlay?sslmode=disable' "$tier" "$(cat "${tier}_database_password")" | keep "${tier}_database_url"
+done
 
 # An Ed25519 key as PKCS #8: a fixed head of 16 bytes and then the key itself.
 {

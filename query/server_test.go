@@ -25,6 +25,7 @@ import (
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // password of every user in the tests.
@@ -73,7 +74,7 @@ func newServer(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *wo
 	w := &world{t: t, pool: pool, now: time.Now().UTC().Truncate(time.Second), registry: prometheus.NewRegistry()}
 	w.private, w.keys = newKeys(t)
 	config := query.Config{
-		Pool: pool, Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
+		Pool: schematest.As(t, pool, "outlay_query"), Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
 		Mail: true, Resolver: names{},
 	}
 	change(&config)

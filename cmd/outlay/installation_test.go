@@ -56,6 +56,16 @@ func newInstallationOn(t testing.TB, databaseURL string) *installation {
 	return in
 }
 
+// databaseAs is the address of the database for the login of a tier.
+func (in *installation) databaseAs(t testing.TB, role string) string {
+	t.Helper()
+	as, err := databaseFlags{DatabaseURL: in.databaseURL}.as(role, schematest.TierPassword)
+	if err != nil {
+		t.Fatal(err)
+	}
+	return as.DatabaseURL
+}
+
 // setUp migrates the database, makes topics, an account and the gateway.
 func (in *installation) setUp(t testing.TB) {
 	t.Helper()
@@ -66,7 +76,11 @@ func (in *installation) setUp(t testing.TB) {
 		in.kafka = append(in.kafka, "--kafka-brokers", broker)
 	}
 	in.kafka = append(in.kafka, "--kafka-topic", topic, "--kafka-dead-letter-topic", topic+"-dead")
-	in.outlay(t, append([]string{"migrate", "--database-url", in.databaseURL, "--kafka-partitions", testPartitions, "--kafka-replication", "1"}, in.kafka...)...)
+	in.outlay(t, append([]string{
+		"migrate", "--database-url", in.databaseURL,
+		"--ingest-password", schematest.TierPassword, "--processor-password", schematest.TierPassword, "--query-password", schematest.TierPassword,
+		"--kafka-partitions", testPartitions, "--kafka-replication", "1",
+	}, in.kafka...)...)
 	made := in.outlay(t, "account", "create", "--database-url", in.databaseURL, "--name", "test", "--email", "owner@example.com")
 	in.account = field(t, made, "account")
 	in.base = in.gateway(t)
@@ -124,7 +138,7 @@ func badGateway(w http.ResponseWriter, _ *http.Request, _ error) {
 func (in *installation) startIngest(t testing.TB) *running {
 	t.Helper()
 	listen, ops := freeAddress(t), freeAddress(t)
-	r := launch(t, "ingest", append([]string{"ingest", "--database-url", in.databaseURL, "--listen", listen, "--ops-listen", ops}, in.kafka...)...)
+	r := launch(t, "ingest", append([]string{"ingest", "--database-url", in.databaseAs(t, "outlay_ingest"), "--listen", listen, "--ops-listen", ops}, in.kafka...)...)
 	r.awaitReady(t, ops)
 	in.mu.Lock()
 	defer in.mu.Unlock()
@@ -143,7 +157,7 @@ func (in *installation) startQuery(t *testing.T, flags ...string) *running {
 	if err := ensureKeyFile(key); err != nil {
 		t.Fatal(err)
 	}
-	r := launch(t, "query", append([]string{"query", "--database-url", in.databaseURL, "--jwt-key-file", key, "--listen", listen, "--ops-listen", ops}, flags...)...)
+	r := launch(t, "query", append([]string{"query", "--database-url", in.databaseAs(t, "outlay_query"), "--jwt-key-file", key, "--listen", listen, "--ops-listen", ops}, flags...)...)
 	r.awaitReady(t, ops)
 	in.query = &url.URL{Scheme: "http", Host: listen}
 	return r
@@ -156,7 +170,7 @@ const processorSession = 6 * time.Second
 func (in *installation) startProcessor(t *testing.T, flags ...string) *running {
 	t.Helper()
 	return launch(t, "processor", slices.Concat([]string{
-		"processor", "--database-url", in.databaseURL, "--ops-listen", freeAddress(t),
+		"processor", "--database-url", in.databaseAs(t, "outlay_processor"), "--ops-listen", freeAddress(t),
 		"--group", in.group, "--session-timeout", processorSession.String(),
 	}, in.kafka, flags)...)
 }

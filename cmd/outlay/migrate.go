@@ -17,13 +17,21 @@ import (
 type migrateCommand struct {
 	databaseFlags
 	topicFlags
-	KafkaBrokers    []string      `name:"kafka-brokers" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, to make the topics as well."`
-	GrafanaPassword string        `name:"grafana-password" placeholder:"PASSWORD" help:"Password for the read-only role outlay_grafana. Prefer OUTLAY_GRAFANA_PASSWORD_FILE."`
-	RawRetention    time.Duration `name:"raw-retention" default:"0s" help:"How long single events are kept, such as 2160h for 90 days; 0 keeps them for ever. Sums by quarter hour, hour and day stay."`
-	CompressAfter   time.Duration `name:"compress-after" default:"168h" help:"Age at which events move to the columnstore (TimescaleDB Community)."`
-	Status          bool          `help:"Only say which version the schema has."`
+	KafkaBrokers []string `name:"kafka-brokers" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, to make the topics as well."`
+	rolePasswords
+	RawRetention  time.Duration `name:"raw-retention" default:"0s" help:"How long single events are kept, such as 2160h for 90 days; 0 keeps them for ever. Sums by quarter hour, hour and day stay."`
+	CompressAfter time.Duration `name:"compress-after" default:"168h" help:"Age at which events move to the columnstore (TimescaleDB Community)."`
+	Status        bool          `help:"Only say which version the schema has."`
 	topicNames
 	kafkaAuthFlags
+}
+
+// rolePasswords let each program sign in to the database as a role of its own, which may do what the program needs.
+type rolePasswords struct {
+	IngestPassword    string `name:"ingest-password" placeholder:"PASSWORD" help:"Password for the role outlay_ingest. Prefer OUTLAY_INGEST_PASSWORD_FILE."`
+	ProcessorPassword string `name:"processor-password" placeholder:"PASSWORD" help:"Password for the role outlay_processor. Prefer OUTLAY_PROCESSOR_PASSWORD_FILE."`
+	QueryPassword     string `name:"query-password" placeholder:"PASSWORD" help:"Password for the role outlay_query. Prefer OUTLAY_QUERY_PASSWORD_FILE."`
+	GrafanaPassword   string `name:"grafana-password" placeholder:"PASSWORD" help:"Password for the read-only role outlay_grafana. Prefer OUTLAY_GRAFANA_PASSWORD_FILE."`
 }
 
 // Run brings schema and topics up to date, or says where they stand.
@@ -37,6 +45,7 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return printStatus(ctx, conn)
 	}
 	if err := migrations.Up(ctx, conn, migrations.Options{
+		IngestPassword: c.IngestPassword, ProcessorPassword: c.ProcessorPassword, QueryPassword: c.QueryPassword,
 		GrafanaPassword: c.GrafanaPassword, RawRetention: c.RawRetention, CompressAfter: c.CompressAfter, Log: log,
 	}); err != nil {
 		return err

@@ -3,6 +3,7 @@ package main
 import (
 	"cmp"
 	"context"
+	"crypto/rand"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -13,7 +14,6 @@ import (
 	"path/filepath"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/deploy/broker"
@@ -64,6 +64,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	}
 	defer kafkaBroker.Close()
 	database := databaseFlags{DatabaseURL: c.DatabaseURL}
+	var passwords rolePasswords
 	if c.DatabaseURL == "" {
 		server, err := postgres.Start(ctx, postgres.Config{DataDir: filepath.Join(c.DataDir, "postgres"), Log: log})
 		if err != nil {
@@ -71,25 +72,27 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 		}
 		defer func() { err = errors.Join(err, stopPostgres(ctx, server)) }()
 		database.DatabaseURL = server.URL()
+		// Nobody else signs in as a tier, so each start makes passwords of its own.
+		passwords = rolePasswords{IngestPassword: rand.Text(), ProcessorPassword: rand.Text(), QueryPassword: rand.Text()}
 	}
-	if err := migrateUp(ctx, database, log); err != nil {
+	if err := migrateUp(ctx, database, passwords, log); err != nil {
 		return err
 	}
-	pool, err := database.pool(ctx, poolSettings{name: "up", size: ingestPool + processorPool + jobsPool + queryPool, timeouts: true})
+	pools, err := database.tierPools(ctx, passwords)
 	if err != nil {
 		return err
 	}
-	defer pool.Close()
+	defer pools.close()
 	kafka, err := kafkaFlags{Brokers: kafkaBroker.Addresses()}.options()
 	if err != nil {
 		return err
 	}
 	kafka = append(kafka, broker.ClientOption())
-	if err := c.assemble(ctx, p, pool, kafka); err != nil {
+	if err := c.assemble(ctx, p, pools, kafka); err != nil {
 		return err
 	}
 	p.tiers = append(p.tiers, &tier{name: "broker", ready: func(context.Context) error { return kafkaBroker.Ready() }})
-	first, err := c.firstAccount(ctx, pool, "http://"+p.public.Addr().String())
+	first, err := c.firstAccount(ctx, pools.owner, "http://"+p.public.Addr().String())
 	if err != nil {
 		return err
 	}
@@ -107,13 +110,15 @@ func stopPostgres(ctx context.Context, server *postgres.Server) error {
 	return server.Stop(ctx)
 }
 
-func migrateUp(ctx context.Context, database databaseFlags, log *slog.Logger) error {
+func migrateUp(ctx context.Context, database databaseFlags, passwords rolePasswords, log *slog.Logger) error {
 	conn, err := database.connect(ctx)
 	if err != nil {
 		return err
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	return migrations.Up(ctx, conn, migrations.Options{Log: log})
+	return migrations.Up(ctx, conn, migrations.Options{
+		IngestPassword: passwords.IngestPassword, ProcessorPassword: passwords.ProcessorPassword, QueryPassword: passwords.QueryPassword, Log: log,
+	})
 }
 
 // upTopics suit one broker and one processor: the broker syncs every partition that a
@@ -121,7 +126,7 @@ func migrateUp(ctx context.Context, database databaseFlags, log *slog.Logger) er
 var upTopics = topicFlags{Partitions: 1, Replication: 1, retentionFlags: retentionFlags{7 * 24 * time.Hour}}
 
 // assemble puts all tiers behind one address.
-func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool, kafka []kgo.Opt) error {
+func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, kafka []kgo.Opt) error {
 	admin, err := kgo.NewClient(kafka...)
 	if err != nil {
 		return fmt.Errorf("make the kafka client: %w", err)
@@ -138,16 +143,16 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 	if err != nil {
 		return err
 	}
-	books, err := newBooks(c.Prices, pool, p.registry, p.log)
+	books, err := newBooks(c.Prices, pools.ingest, p.registry, p.log)
 	if err != nil {
 		return err
 	}
 	limitMemory(upMemory + 2*c.Ingest.MaxBufferedBytes)
-	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, books, pool, kafka, defaultTopics, p.registry, p.log)
+	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, books, pools.ingest, kafka, defaultTopics, p.registry, p.log)
 	if err != nil {
 		return err
 	}
-	processorTier, err := newProcessor(c.Processor, processorDeps{pool, pool, kafka, defaultTopics, secrets}, p.registry, p.log)
+	processorTier, err := newProcessor(c.Processor, processorDeps{pools.processor, pools.processor, kafka, defaultTopics, secrets}, p.registry, p.log)
 	if err != nil {
 		return err
 	}
@@ -155,7 +160,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pool *pgxpool.Pool
 		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books, plans: c.Plans,
 		publicFlags: publicFlags{cmp.Or(c.PublicURL, "http://"+reachable(p.public.Addr()))},
 		smtpHost:    c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks, secrets: secrets,
-	}, pool, p.registry, p.log)
+	}, pools.query, p.registry, p.log)
 	if err != nil {
 		return err
 	}

@@ -73,7 +73,7 @@ func TestDatabaseAway(t *testing.T) {
 	if !w.admit(t, g, 10) {
 		t.Fatal("nothing passes")
 	}
-	db.Pool.Close()
+	w.tier.Close()
 	passed := 0
 	for w.admit(t, g, 100_000) {
 		passed++

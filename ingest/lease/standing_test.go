@@ -74,7 +74,7 @@ func TestStandingWithDatabaseAway(t *testing.T) {
 		t.Fatal("nothing passes")
 	}
 	fresh := w.newGate()
-	db.Pool.Close()
+	w.tier.Close()
 	w.standsAt(g, 790)
 	if _, ok, err := fresh.Standing(t.Context(), w.scope); !errors.Is(err, ErrUnknown) {
 		t.Errorf("a replica that knows nothing: %v, %v, want ErrUnknown", ok, err)

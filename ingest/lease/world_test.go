@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // world is several ingest replicas, a Kafka and a processor around one agent and
@@ -22,6 +23,7 @@ type world struct {
 	t     testing.TB
 	r     *rand.Rand
 	pool  *pgxpool.Pool
+	tier  *pgxpool.Pool // signed in as ingest is
 	scope budget.Scope
 	// limit, period and zone are the cap as it is set; capped says whether it is.
 	limit  schema.NanoUSD
@@ -72,7 +74,7 @@ type passage struct {
 func newWorld(t testing.TB, r *rand.Rand, pool *pgxpool.Pool, limit schema.NanoUSD, replicas int) *world {
 	t.Helper()
 	w := &world{
-		t: t, r: r, pool: pool, limit: limit, period: budget.Total, zone: "UTC", highest: limit, keys: map[string]bool{}, late: map[schema.ID]bool{}, shown: map[*Gate]shown{},
+		t: t, r: r, pool: pool, tier: schematest.As(t, pool, "outlay_ingest"), limit: limit, period: budget.Total, zone: "UTC", highest: limit, keys: map[string]bool{}, late: map[schema.ID]bool{}, shown: map[*Gate]shown{},
 		scope: budget.Scope{AccountID: schema.NewID(time.Now()), Agent: "a"},
 		now:   time.Now().UTC().Truncate(time.Microsecond),
 	}
@@ -136,7 +138,7 @@ func (w *world) window() budget.Window {
 func (w *world) newGate() *Gate {
 	w.t.Helper()
 	g := New(Config{OnDatabaseDown: "closed"}, Deps{
-		Pool: w.pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
+		Pool: w.tier, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	})
 	g.times.ValidFor = time.Hour // No test takes so long, on any machine.
 	g.bank.timeout = time.Minute // A busy machine is not one whose database is away.

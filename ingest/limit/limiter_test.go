@@ -47,6 +47,7 @@ func newWorld(t testing.TB) *world {
 		t.Fatal(err)
 	}
 	cfg.MaxConns = 6
+	cfg.ConnConfig.User, cfg.ConnConfig.Password = "outlay_ingest", schematest.TierPassword
 	cfg.BeforeConnect = func(context.Context, *pgx.ConnConfig) error {
 		if w.down.Load() {
 			return errors.New("cut off")

@@ -178,7 +178,7 @@ func TestLastPricesSurviveARestart(t *testing.T) {
 // runBooks runs Books on a database of the test's own until the test ends, and returns once they are ready.
 func runBooks(t *testing.T, pool *pgxpool.Pool, cfg Config) *Books {
 	t.Helper()
-	b := New(cfg, Deps{Pool: pool, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now})
+	b := New(cfg, Deps{Pool: schematest.As(t, pool, "outlay_ingest"), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now})
 	if b.Of(schema.ID{}) != nil || b.Ready() == nil {
 		t.Error("books are known before they were read")
 	}

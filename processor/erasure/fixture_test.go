@@ -62,7 +62,7 @@ func newHouse(t *testing.T, db *schematest.DB) *house {
 		t.Fatal(err)
 	}
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	server, err := query.New(query.Config{Pool: db.Pool, Keys: keys, Log: log})
+	server, err := query.New(query.Config{Pool: schematest.As(t, db.Pool, "outlay_query"), Keys: keys, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -82,11 +82,11 @@ func newHouse(t *testing.T, db *schematest.DB) *house {
 // work runs a runner until the end of the test.
 func (h *house) work(log *slog.Logger) {
 	h.t.Helper()
-	runner, err := work.New(work.Deps{Pool: h.db.Pool, Metrics: prometheus.NewRegistry(), Log: log})
+	runner, err := work.New(work.Deps{Pool: schematest.As(h.t, h.db.Pool, "outlay_processor"), Metrics: prometheus.NewRegistry(), Log: log})
 	if err != nil {
 		h.t.Fatal(err)
 	}
-	Register(Deps{Pool: h.db.Pool, Work: runner, Now: time.Now})
+	Register(Deps{Pool: schematest.As(h.t, h.db.Pool, "outlay_processor"), Work: runner, Now: time.Now})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Run(ctx) }()

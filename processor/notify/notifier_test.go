@@ -71,7 +71,7 @@ func (w *world) newAccount() schema.ID {
 
 func (w *world) newNotifier(smtp mail.Config, now func() time.Time) *Notifier {
 	return New(webhook.Config{AllowCIDRs: []string{"127.0.0.1/32"}, AllowHTTP: true}, Deps{
-		Pool: w.db.Pool, Mail: mail.New(smtp), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
+		Pool: schematest.As(w.t, w.db.Pool, "outlay_processor"), Mail: mail.New(smtp), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
 	})
 }
 

@@ -47,7 +47,7 @@ func newAPI(t *testing.T, pool *pgxpool.Pool, name string) *api {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := query.New(query.Config{Pool: pool, Keys: keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	server, err := query.New(query.Config{Pool: schematest.As(t, pool, "outlay_query"), Keys: keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -26,12 +26,12 @@ func runMaker(t *testing.T, pool *pgxpool.Pool, cfg mail.Config) {
 func runMakerWithin(t *testing.T, pool *pgxpool.Pool, cfg mail.Config, within time.Duration) {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	runner, err := work.New(work.Deps{Pool: pool, Metrics: prometheus.NewRegistry(), Log: log})
+	runner, err := work.New(work.Deps{Pool: schematest.As(t, pool, "outlay_processor"), Metrics: prometheus.NewRegistry(), Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
 	Register(Deps{
-		Pool: pool, Mail: mail.New(cfg), Work: runner, Log: log, Now: time.Now, CompleteWithin: within,
+		Pool: schematest.As(t, pool, "outlay_processor"), Mail: mail.New(cfg), Work: runner, Log: log, Now: time.Now, CompleteWithin: within,
 		MailWait: func(int) time.Duration { return 200 * time.Millisecond },
 	})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

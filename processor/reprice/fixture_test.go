@@ -63,7 +63,7 @@ func newLedger(t testing.TB, db *schematest.DB) *ledger {
 	if err != nil {
 		t.Fatal(err)
 	}
-	server, err := query.New(query.Config{Pool: db.Pool, Keys: keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	server, err := query.New(query.Config{Pool: schematest.As(t, db.Pool, "outlay_query"), Keys: keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -244,11 +244,11 @@ func (l *ledger) run(t *testing.T) *runner {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	w, err := work.New(work.Deps{Pool: l.pool, Metrics: registry, Log: log})
+	w, err := work.New(work.Deps{Pool: schematest.As(l.t, l.pool, "outlay_processor"), Metrics: registry, Log: log})
 	if err != nil {
 		t.Fatal(err)
 	}
-	Register(Deps{Pool: l.pool, Topic: topic, Work: w, Metrics: registry, Log: log})
+	Register(Deps{Pool: schematest.As(l.t, l.pool, "outlay_processor"), Topic: topic, Work: w, Metrics: registry, Log: log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

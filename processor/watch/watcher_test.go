@@ -45,7 +45,7 @@ func newWorld(t testing.TB, db *schematest.DB) *world {
 
 func (w *world) newWatcher() *Watcher {
 	return New(DefaultConfig(), Deps{
-		Pool: w.db.Pool, Topic: "topic", Metrics: prometheus.NewRegistry(),
+		Pool: schematest.As(w.t, w.db.Pool, "outlay_processor"), Topic: "topic", Metrics: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: func() time.Time { return w.now },
 	})
 }

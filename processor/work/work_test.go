@@ -48,7 +48,7 @@ type runner struct {
 func newRunner(t *testing.T, pool *pgxpool.Pool) *runner {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	r, err := New(Deps{Pool: pool, Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
+	r, err := New(Deps{Pool: schematest.As(t, pool, "outlay_processor"), Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -61,7 +61,7 @@ func TestGrafanaPasswordIsASCII(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, schematest.DatabaseOf(t, migrations.Plain))
 	err := migrations.Up(t.Context(), conn, migrations.Options{GrafanaPassword: "schlüssel", Log: quiet})
-	if !errors.Is(err, migrations.ErrGrafanaPassword) {
-		t.Errorf("Up = %v, want ErrGrafanaPassword", err)
+	if !errors.Is(err, migrations.ErrRolePassword) {
+		t.Errorf("Up = %v, want ErrRolePassword", err)
 	}
 }

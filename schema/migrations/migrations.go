@@ -59,7 +59,7 @@ func Up(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	if err := applySettings(ctx, conn, edition, opt); err != nil {
 		return err
 	}
-	if err := applyGrafanaRole(ctx, conn, opt); err != nil {
+	if err := applyRoles(ctx, conn, opt); err != nil {
 		return err
 	}
 	opt.Log.InfoContext(ctx, "schema is up to date", "edition", edition,

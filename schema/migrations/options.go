@@ -35,8 +35,9 @@ type Options struct {
 	// RawRetention is the age at which raw events are dropped; zero keeps them for ever. The aggregates of Community are
 	// kept; in the other editions the sums go with the events.
 	RawRetention time.Duration
-	// GrafanaPassword lets the role outlay_grafana sign in. Empty leaves the role as it is.
-	GrafanaPassword string
+	// IngestPassword, ProcessorPassword, QueryPassword and GrafanaPassword let the roles outlay_ingest, outlay_processor,
+	// outlay_query and outlay_grafana sign in. Empty leaves the role as it is.
+	IngestPassword, ProcessorPassword, QueryPassword, GrafanaPassword string
 	// LockTimeout is how long to wait for another migration. Defaults to 10 minutes.
 	LockTimeout time.Duration
 	// Log defaults to slog.Default.

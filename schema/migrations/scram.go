@@ -16,7 +16,7 @@ const scramIterations = 4096
 // scramVerifier returns what PostgreSQL stores for a password under SCRAM-SHA-256 (RFC 5803).
 func scramVerifier(password string) (string, error) {
 	if strings.ContainsFunc(password, func(r rune) bool { return r < ' ' || r > '~' }) {
-		return "", ErrGrafanaPassword
+		return "", ErrRolePassword
 	}
 	salt := make([]byte, 16)
 	rand.Read(salt)

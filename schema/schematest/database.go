@@ -92,6 +92,19 @@ func (s *server) newDatabase(t testing.TB, template string) *DB {
 	return db
 }
 
+// As returns a pool on pool's database that is signed in as a role, such as "outlay_query". It is closed with the test.
+func As(t testing.TB, pool *pgxpool.Pool, role string) *pgxpool.Pool {
+	t.Helper()
+	cfg := pool.Config()
+	cfg.ConnConfig.User, cfg.ConnConfig.Password = role, TierPassword
+	as, err := pgxpool.NewWithConfig(t.Context(), cfg)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(func() { closePool(t, as) })
+	return as
+}
+
 // closePool closes the pool, and fails the test when something still holds a connection of it.
 func closePool(t testing.TB, pool *pgxpool.Pool) {
 	t.Helper()

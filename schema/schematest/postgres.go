@@ -29,6 +29,9 @@ func Editions() []migrations.Edition {
 // a test that signs in would fail if another set another password just before. It has what is easily quoted wrongly.
 const GrafanaPassword = "Gr4fana's \\ \"secret\""
 
+// TierPassword is the password of the roles outlay_ingest, outlay_processor and outlay_query on the servers of the tests.
+const TierPassword = "tier-secret"
+
 // server is a PostgreSQL that many tests share.
 type server struct {
 	edition migrations.Edition

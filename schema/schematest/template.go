@@ -88,7 +88,9 @@ func (s *server) fillTemplate(ctx context.Context, name string) error {
 		return fmt.Errorf("connect to it: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if err := migrations.Up(ctx, conn, migrations.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if err := migrations.Up(ctx, conn, migrations.Options{
+		IngestPassword: TierPassword, ProcessorPassword: TierPassword, QueryPassword: TierPassword, Log: slog.New(slog.DiscardHandler),
+	}); err != nil {
 		return err
 	}
 	if s.edition == migrations.Plain {
