@@ -3,6 +3,7 @@ package schema
 import (
 	"strings"
 	"unicode"
+	"unicode/utf8"
 )
 
 // SpreadsheetText returns a text that a client chose as a spreadsheet may open it: what
@@ -10,12 +11,9 @@ import (
 // invisible characters before the sign, which some programs drop, make no difference,
 // nor does the full-width or small form of it.
 func SpreadsheetText(text string) string {
-	first := strings.TrimLeftFunc(text, dropped)
-	for _, sign := range first {
-		if strings.ContainsRune("=+-@\t\r\n＝＋－＠﹦﹢﹣﹫−", sign) {
-			return "'" + text
-		}
-		break
+	sign, _ := utf8.DecodeRuneInString(strings.TrimLeftFunc(text, dropped))
+	if strings.ContainsRune("=+-@\t\r\n＝＋－＠﹦﹢﹣﹫−", sign) {
+		return "'" + text
 	}
 	return text
 }

@@ -78,6 +78,7 @@ func (l *ledger) putBack(sums map[refusedKey]*refusedSum) {
 const addRefused = `
 INSERT INTO refused_events AS r (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
 SELECT * FROM unnest($1::uuid[], $2::text[], $3::text[], $4::text[], $5::timestamptz[], $6::int8[], $7::text[]::numeric[], $8::text[]::numeric[], $9::text[]::numeric[])
+ORDER BY 1, 2, 5, 3, 4
 ON CONFLICT (account_id, agent, bucket, model, provider) DO UPDATE SET
   events = r.events + excluded.events, input_tokens = r.input_tokens + excluded.input_tokens,
   output_tokens = r.output_tokens + excluded.output_tokens, cost_nano_usd = r.cost_nano_usd + excluded.cost_nano_usd`

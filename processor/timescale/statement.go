@@ -50,6 +50,7 @@ WITH moved AS (
   INSERT INTO refused_events AS r (account_id, agent, model, provider, bucket, events, input_tokens, output_tokens, cost_nano_usd)
   SELECT * FROM unnest($104::uuid[], $105::text[], $106::text[], $107::text[], $108::timestamptz[], $109::int8[],
     $110::numeric[], $111::numeric[], $112::numeric[])
+  ORDER BY 1, 2, 5, 3, 4
   ON CONFLICT (account_id, agent, bucket, model, provider) DO UPDATE SET
     events = r.events + excluded.events, input_tokens = r.input_tokens + excluded.input_tokens,
     output_tokens = r.output_tokens + excluded.output_tokens, cost_nano_usd = r.cost_nano_usd + excluded.cost_nano_usd

@@ -12,8 +12,8 @@ import (
 // For how long sums by arrival are kept by the minute and by the quarter hour: each longer than the windows of alert rules that
 // need them.
 const (
-	keepMinutes  = 2 * time.Hour
-	keepQuarters = 26 * time.Hour
+	fineFor     = 2 * time.Hour
+	middlingFor = 26 * time.Hour
 )
 
 // For how long spend and refused events are kept by the quarter hour, and as sums of a day (UTC) after that. Spend is needed by the
@@ -33,8 +33,8 @@ const (
 // FoldArrivals makes the sums by arrival coarser as they grow older.
 func (u *Upkeep) FoldArrivals(ctx context.Context, conn *pgx.Conn) error {
 	count := u.folded.WithLabelValues("arrivals")
-	minutes := u.now().Add(-keepMinutes).Truncate(15 * time.Minute)
-	quarters := u.now().Add(-keepQuarters).Truncate(time.Hour)
+	minutes := u.now().Add(-fineFor).Truncate(15 * time.Minute)
+	quarters := u.now().Add(-middlingFor).Truncate(time.Hour)
 	return errors.Join(
 		u.fold(ctx, conn, "arrivals", count, foldArrivals, 1, 15, minutes),
 		u.fold(ctx, conn, "arrivals", count, foldArrivals, 15, 60, quarters),

@@ -126,7 +126,7 @@ func (h *Hasher) CheckAll(ctx context.Context, users []User, password string) (r
 		if err != nil {
 			return nil, err
 		}
-		key := fmt.Sprint(params, salt, len(want))
+		key := fmt.Sprintf("%v %x %d", params, salt, len(want))
 		if sums[key] == nil {
 			if sums[key], err = h.sum(ctx, password, salt, params, len(want)); err != nil {
 				return nil, err
