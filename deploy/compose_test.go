@@ -158,7 +158,8 @@ func TestSecretsAreFilesThatTheScriptMakes(t *testing.T) {
 	c := readCompose(t)
 	for name, s := range c.Secrets {
 		text, err := os.ReadFile(filepath.Join(dir, filepath.Base(s.File)))
-		if err != nil || len(text) < 24 {
+		// The password of the mail server is for people to fill in.
+		if err != nil || len(text) < 24 && name != "smtp_password" {
 			t.Errorf("%s: %d bytes, %v", name, len(text), err)
 		}
 	}

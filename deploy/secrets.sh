@@ -23,6 +23,8 @@ random 24 | keep postgres_password
 random 24 | keep database_password
 random 24 | keep grafana_database_password
 random 12 | keep grafana_admin_password
+# The mail server's password, where it asks for one, is written into this file by hand.
+: | keep smtp_password
 # What encrypts signing secrets in the database: later lines are older keys, which decrypt only.
 random 32 | keep secrets_key
 printf 'postgres://outlay:%s@timescaledb:5432/outlay?sslmode=disable' "$(cat database_password)" | keep database_url
