@@ -38,6 +38,9 @@ func withAccount(ctx context.Context, db databaseFlags, f accountFlag, do func(*
 type userCommand struct {
 	Create userCreateCommand `cmd:"" help:"Create a user who can sign in."`
 	List   userListCommand   `cmd:"" help:"List the users of an account."`
+
+	Disable  userDisableCommand  `cmd:"" help:"Stop a user from signing in, and end all sign-ins of the user."`
+	Password userPasswordCommand `cmd:"" help:"Set a user's password, and end all sign-ins of the user."`
 }
 
 type userCreateCommand struct {
@@ -95,6 +98,7 @@ func (c *userListCommand) Run(ctx context.Context) error {
 type keyCommand struct {
 	Create keyCreateCommand `cmd:"" help:"Create an API key; it is shown once."`
 	List   keyListCommand   `cmd:"" help:"List the API keys of an account."`
+	Rotate keyRotateCommand `cmd:"" help:"Make a new API key in place of one, which may go on working for a while."`
 	Revoke keyRevokeCommand `cmd:"" help:"Revoke an API key; it stops working within a second."`
 }
 
