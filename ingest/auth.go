@@ -33,7 +33,26 @@ func (s *Server) authenticate(r *http.Request) (account.Credential, error) {
 		return account.Credential{}, problem.New(problem.Unauthorized,
 			"This API key does not exist, was revoked or has expired. Create a new one in the account settings.")
 	}
+	if !c.Allows(account.Track) {
+		return account.Credential{}, errNotForTracking
+	}
 	return c, nil
+}
+
+// errNotForTracking and errOtherAgent are what keys may not do; that they are good keys is no secret to who has them.
+var (
+	errNotForTracking = problem.New(problem.Forbidden,
+		`This API key is for reading only. Create one with the scope "track" in the account settings.`)
+	errOtherAgent = problem.New(problem.Forbidden,
+		"This API key is bound to other agents. Use a key whose agents include this one, or create one in the account settings.")
+)
+
+// mayTrack returns why the key may not track the agent, or nil.
+func mayTrack(key *account.Grant, agent string) error {
+	if key.AllowsAgent(agent) {
+		return nil
+	}
+	return errOtherAgent
 }
 
 // bearer returns the credential of the Authorization header.

@@ -40,7 +40,7 @@ func (s *Server) batch(c *gin.Context) error {
 	}
 	defer releaseBody(body)
 	skipByteOrderMark(body)
-	b := s.newBatch(credential.AccountID)
+	b := s.newBatch(credential.AccountID, credential.Grant)
 	if err := read(b, body.Bytes()); err != nil {
 		b.release()
 		return err

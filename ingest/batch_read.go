@@ -15,6 +15,7 @@ import (
 
 	"github.com/outlayhq/outlay/ingest/otlp"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
@@ -23,7 +24,8 @@ import (
 type batchOf struct {
 	server  *Server
 	account schema.ID
-	now     time.Time // of arrival
+	key     account.Grant // of the request
+	now     time.Time     // of arrival
 	// maxBytes bounds the text of one event.
 	maxBytes int64
 
@@ -38,9 +40,9 @@ type batchOf struct {
 // spareBatches are used again, with their memory.
 var spareBatches = sync.Pool{New: func() any { return new(batchOf) }}
 
-func (s *Server) newBatch(account schema.ID) *batchOf {
+func (s *Server) newBatch(of schema.ID, key account.Grant) *batchOf {
 	b := spareBatches.Get().(*batchOf)
-	b.server, b.account, b.now, b.maxBytes = s, account, s.arrival(), s.cfg.MaxBodyBytes
+	b.server, b.account, b.key, b.now, b.maxBytes = s, of, key, s.arrival(), s.cfg.MaxBodyBytes
 	return b
 }
 
@@ -49,6 +51,9 @@ func (s *Server) newBatch(account schema.ID) *batchOf {
 func (b *batchOf) add(err error) {
 	i := len(b.events)
 	b.events = slices.Grow(b.events, 1)[:i+1]
+	if err == nil {
+		err = mayTrack(&b.key, b.request.agent.value)
+	}
 	o := outcome{err: err}
 	if err == nil {
 		o.admission = b.server.event(&b.events[i], &b.request, b.account, b.now)
@@ -70,6 +75,7 @@ const maxKeptEvents = 512
 // release gives b back once it was answered and nothing refers to its events.
 func (b *batchOf) release() {
 	b.again()
+	b.key = account.Grant{}
 	b.spans.Reset()
 	if b.request.memory.empty() && cap(b.events) <= maxKeptEvents {
 		spareBatches.Put(b)

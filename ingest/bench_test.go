@@ -82,7 +82,7 @@ func servePriced() error {
 			return
 		}
 		defer releaseBody(body)
-		b := s.newBatch(fuzzAccount)
+		b := s.newBatch(fuzzAccount, trackAll)
 		defer b.release()
 		if b.array(body.Bytes()) != nil {
 			return
@@ -95,7 +95,7 @@ func servePriced() error {
 func benchServer(cfg Config, client *kgo.Client) *Server {
 	hash, _ := account.ParseSecret(os.Getenv(secretVar))
 	return New(cfg, Deps{
-		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise}},
+		Keys:   testKeys{hash: {AccountID: schema.NewID(time.Now()), Plan: account.Enterprise, Grant: trackAll}},
 		Caps:   noCaps{},
 		Limits: noLimits{}, Replays: noReplays{},
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,

@@ -53,6 +53,9 @@ func (s *Server) checkBudget(c *gin.Context) error {
 	if err := r.decode(body); err != nil {
 		return err
 	}
+	if err := mayTrack(&credential.Grant, r.agent.value); err != nil {
+		return err
+	}
 	e, err := s.estimate(&r, credential.AccountID)
 	if err != nil {
 		return err

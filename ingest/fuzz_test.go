@@ -169,7 +169,7 @@ func fuzzBatch(f *testing.F, read, again func(*batchOf, []byte) error) {
 	f.Helper()
 	s := fuzzServer()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b, other := s.newBatch(fuzzAccount), s.newBatch(fuzzAccount)
+		b, other := s.newBatch(fuzzAccount, trackAll), s.newBatch(fuzzAccount, trackAll)
 		defer b.release()
 		other.now = b.now
 		err := read(b, body)

@@ -40,6 +40,9 @@ func (testKeys) Ready() error       { return nil }
 func (testKeys) Age() time.Duration { return 0 }
 func (k testKeys) Size() int        { return len(k) }
 
+// trackAll is what a key may do unless something else was asked for.
+var trackAll = account.Grant{Scopes: []account.Scope{account.Track}}
+
 // noCaps lets everything through.
 type noCaps struct{}
 
@@ -94,7 +97,7 @@ func newFixture(t testing.TB, change func(*Config)) *fixture {
 		t.Fatal(err)
 	}
 	f.ingest = New(cfg, Deps{
-		Keys:    testKeys{hash: {AccountID: f.account, Plan: account.Enterprise}},
+		Keys:    testKeys{hash: {AccountID: f.account, Plan: account.Enterprise, Grant: trackAll}},
 		Caps:    noCaps{},
 		Replays: noReplays{}, Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,

@@ -77,7 +77,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 
 // refusals are the codes with which a tracking request can end.
 var refusals = []problem.Code{
-	problem.Unauthorized, problem.BudgetExceeded, problem.TooLarge,
+	problem.Unauthorized, problem.Forbidden, problem.BudgetExceeded, problem.TooLarge,
 	problem.UnsupportedMediaType, problem.Invalid, problem.RateLimited, problem.Internal,
 }
 

@@ -57,7 +57,7 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 	if encoding == otlp.JSON {
 		skipByteOrderMark(body)
 	}
-	b := s.newBatch(credential.AccountID)
+	b := s.newBatch(credential.AccountID, credential.Grant)
 	spans, err := b.spans.Read(body.Bytes(), encoding)
 	releaseBody(body)
 	if err != nil {

@@ -62,6 +62,8 @@ func exportStatus(code problem.Code) (int, otlp.StatusCode) {
 	switch code {
 	case problem.Unauthorized:
 		return http.StatusUnauthorized, otlp.Unauthenticated
+	case problem.Forbidden:
+		return http.StatusForbidden, otlp.PermissionDenied
 	case problem.TooLarge, problem.UnsupportedMediaType:
 		return code.Status(), otlp.InvalidArgument
 	case problem.RateLimited:

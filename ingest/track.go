@@ -47,6 +47,9 @@ func (s *Server) track(c *gin.Context) error {
 	if err := decode(body.Bytes(), r); err != nil {
 		return err
 	}
+	if err := mayTrack(&credential.Grant, r.agent.value); err != nil {
+		return err
+	}
 	if err := r.headerKey(c.Request); err != nil {
 		return err
 	}

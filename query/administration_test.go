@@ -18,6 +18,7 @@ type shownKey struct {
 	ID, Name, Hint, Key string
 	ExpiresAt           *time.Time `json:"expires_at"`
 	RevokedAt           *time.Time `json:"revoked_at"`
+	Scopes, Agents      []string
 }
 
 func (p *person) post(path, body string) *answer {
@@ -216,7 +217,7 @@ func TestAuditLog(t *testing.T) {
 		{"alice@example.com", "api_key.revoke", key.ID, json.RawMessage(`{}`)},
 		{"alice@example.com", "user.change", user.ID, json.RawMessage(`{"password":"changed","role":"admin"}`)},
 		{"alice@example.com", "user.create", user.ID, json.RawMessage(`{"email":"carol@example.com","role":"viewer"}`)},
-		{"alice@example.com", "api_key.create", key.ID, json.RawMessage(`{"name":"n"}`)},
+		{"alice@example.com", "api_key.create", key.ID, json.RawMessage(`{"agents":null,"name":"n","scopes":["track"]}`)},
 	}
 	var got []shownAct
 	for query := "?limit=3"; query != ""; {

@@ -92,7 +92,9 @@ var (
 	errNoToken = problem.New(problem.Unauthorized,
 		"Send the token of POST /v1/auth/login in the header Authorization: Bearer <token>.")
 	errAPIKey = problem.New(problem.Unauthorized,
-		"This endpoint takes a token of POST /v1/auth/login, not an API key.")
+		`This endpoint takes a token of POST /v1/auth/login, or for reading an API key with the scope "read" that has neither expired nor been revoked.`)
+	errKeyReads = problem.New(problem.Forbidden,
+		"An API key only reads. Sign in to change something: this endpoint takes a token of POST /v1/auth/login.")
 	errBadToken = problem.New(problem.Unauthorized,
 		"The token is not valid or has expired. Sign in again, or send a refresh token to POST /v1/auth/refresh.")
 )
@@ -107,7 +109,7 @@ func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
 		return auth.Principal{}, errNoToken
 	}
 	if strings.HasPrefix(token, account.KeyPrefix) {
-		return auth.Principal{}, errAPIKey
+		return s.authenticateKey(r, token)
 	}
 	who, err := s.verifier.Verify(r.Context(), token)
 	if err != nil {
@@ -119,6 +121,34 @@ func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
 		return auth.Principal{}, errBadToken
 	}
 	return who, err
+}
+
+// authenticateKey returns who may read with an API key: a viewer of its account, who is no user.
+func (s *Server) authenticateKey(r *http.Request, secret string) (auth.Principal, error) {
+	hash, ok := account.ParseSecret(secret)
+	if !ok {
+		return auth.Principal{}, errAPIKey
+	}
+	key, ok, err := s.apiKeys.Lookup(r.Context(), hash)
+	switch {
+	case err != nil:
+		return auth.Principal{}, fmt.Errorf("look the api key up: %w", err)
+	case !ok:
+		return auth.Principal{}, errAPIKey
+	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+		return auth.Principal{}, errKeyReads
+	}
+	return auth.Principal{AccountID: key.AccountID, Role: account.Viewer}, nil
+}
+
+// ofUser lets h answer only those who have signed in: what it does is done by a user.
+func ofUser(h handler) handler {
+	return func(c *call) error {
+		if c.who.UserID.IsZero() {
+			return errKeyReads
+		}
+		return h(c)
+	}
 }
 
 // reply answers 200 with v as JSON.

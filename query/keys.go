@@ -16,19 +16,23 @@ import (
 
 // keyReply is an API key without its secret.
 type keyReply struct {
-	ID         string     `json:"id"`
-	Name       string     `json:"name"`
-	Hint       string     `json:"hint"`
-	CreatedAt  usage.Time `json:"created_at"`
-	ExpiresAt  usage.Time `json:"expires_at"`
-	RevokedAt  usage.Time `json:"revoked_at"`
-	LastUsedAt usage.Time `json:"last_used_at"`
+	ID         string          `json:"id"`
+	Name       string          `json:"name"`
+	Hint       string          `json:"hint"`
+	CreatedAt  usage.Time      `json:"created_at"`
+	ExpiresAt  usage.Time      `json:"expires_at"`
+	RevokedAt  usage.Time      `json:"revoked_at"`
+	LastUsedAt usage.Time      `json:"last_used_at"`
+	Scopes     []account.Scope `json:"scopes"`
+	// Agents is null for a key that may track all.
+	Agents []string `json:"agents"`
 }
 
 func newKeyReply(k *account.Key) keyReply {
 	return keyReply{
 		ID: k.ID.Text(schema.KeyPrefix), Name: k.Name, Hint: k.Hint, CreatedAt: usage.Time{Time: k.CreatedAt},
 		ExpiresAt: timeOf(k.ExpiresAt), RevokedAt: timeOf(k.RevokedAt), LastUsedAt: timeOf(k.LastUsedAt),
+		Scopes: k.Scopes, Agents: k.Agents,
 	}
 }
 
@@ -64,13 +68,17 @@ func (s *Server) listKeys(c *call) error {
 }
 
 type createKeyRequest struct {
-	Name      string `json:"name"`
-	ExpiresAt string `json:"expires_at,omitempty"`
+	Name      string          `json:"name"`
+	ExpiresAt string          `json:"expires_at,omitempty"`
+	Scopes    []account.Scope `json:"scopes"`
+	Agents    []string        `json:"agents"`
 }
 
-// parse checks the request and returns when the key expires, or nil.
-func (r *createKeyRequest) parse(now time.Time) (expires *time.Time, err error) {
+// parse checks the request, fills in what the audit log shows of it as well, and
+// returns the key that is asked for.
+func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err error) {
 	var faults schema.Faults
+	var expires *time.Time
 	r.Name = strings.TrimSpace(r.Name)
 	faults.CheckText("name", r.Name, schema.MaxNameLength)
 	if r.Name == "" {
@@ -87,10 +95,14 @@ func (r *createKeyRequest) parse(now time.Time) (expires *time.Time, err error) 
 		t = t.UTC().Truncate(time.Microsecond)
 		expires = &t
 	}
+	grant := account.Grant{Scopes: r.Scopes, Agents: r.Agents}
+	grant.Normalise()
+	grant.Check(&faults)
 	if len(faults) > 0 {
-		return nil, problem.FromFaults(faults)
+		return account.NewKey{}, problem.FromFaults(faults)
 	}
-	return expires, nil
+	r.Scopes, r.Agents = grant.Scopes, grant.Agents
+	return account.NewKey{Name: r.Name, ExpiresAt: expires, Grant: grant}, nil
 }
 
 // createKey makes an API key and answers it with its secret, once.
@@ -99,13 +111,13 @@ func (s *Server) createKey(c *call) error {
 	if err := c.body(&request); err != nil {
 		return err
 	}
-	expires, err := request.parse(s.now())
+	wanted, err := request.parse(s.now())
 	if err != nil {
 		return err
 	}
 	var reply newSecretReply
 	err = s.administer(c, "api_key.create", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
-		key, secret, err := store.CreateKey(ctx, c.who.AccountID, request.Name, expires)
+		key, secret, err := store.CreateKey(ctx, c.who.AccountID, wanted)
 		reply = newSecretReply{newKeyReply(&key), secret}
 		return reply.ID, err
 	})

@@ -139,7 +139,7 @@ func TestPagesAreStableWhileRowsArrive(t *testing.T) {
 	for path, add := range map[string]func() string{
 		"/v1/alerts": func() string { return w.alice.newAlert(costRule).ID },
 		"/v1/api-keys": func() (id string) {
-			key, _, err := account.NewStore(w.pool, time.Now).CreateKey(t.Context(), w.alice.account, "k", nil)
+			key, _, err := account.NewStore(w.pool, time.Now).CreateKey(t.Context(), w.alice.account, account.NewKey{Name: "k"})
 			if err != nil {
 				t.Fatal(err)
 			}

@@ -50,6 +50,7 @@ type Server struct {
 	outside  *auth.Outside
 	verifier *auth.Verifier
 	keys     *auth.Keys
+	apiKeys  *account.ReadKeys
 	prices   func() *price.Book
 	document []byte
 	docs     []byte
@@ -99,6 +100,7 @@ func New(config Config) (*Server, error) {
 		secrets:   config.Secrets,
 		tokens:    auth.NewTokens(config.Keys, config.Issuer, config.TokenLifetime, config.Now),
 		keys:      config.Keys,
+		apiKeys:   account.NewReadKeys(config.Pool, config.Now),
 		prices:    config.Prices,
 		document:  document,
 		docs:      page,
@@ -216,7 +218,7 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/sessions/:id", s.session)
 	admin(http.MethodDelete, "/v1/sessions/:id", s.eraseSession)
 	admin(http.MethodDelete, "/v1/end-users/:user", s.eraseUser)
-	viewer(http.MethodGet, "/v1/sessions/:id/share", s.shareSession)
+	viewer(http.MethodGet, "/v1/sessions/:id/share", ofUser(s.shareSession))
 	viewer(http.MethodDelete, "/v1/sessions/:id/share", s.unshareSession)
 	open(http.MethodGet, "/v1/share/:token", s.sharedSession)
 	open(http.MethodGet, "/share/:token", s.sharePage)
@@ -263,7 +265,7 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
 	open(http.MethodPost, "/v1/auth/logout", s.logout)
 	viewer(http.MethodPost, "/v1/auth/password", s.changePassword)
-	viewer(http.MethodGet, "/v1/auth/me", s.me)
+	viewer(http.MethodGet, "/v1/auth/me", ofUser(s.me))
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
 	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
 	admin(http.MethodPost, "/v1/api-keys", s.createKey)

@@ -195,7 +195,7 @@ type oneKey struct {
 }
 
 func (k oneKey) Lookup(_ context.Context, h account.Hash) (account.Credential, bool, error) {
-	return account.Credential{AccountID: k.owner, Plan: account.Enterprise}, h == k.hash, nil
+	return account.Credential{AccountID: k.owner, Plan: account.Enterprise, Grant: account.Grant{Scopes: []account.Scope{account.Track}}}, h == k.hash, nil
 }
 func (oneKey) Ready() error       { return nil }
 func (oneKey) Age() time.Duration { return 0 }

@@ -58,7 +58,7 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 		if _, err := store.CreateUser(ctx, a.ID, n.email, hash, account.Owner); err != nil {
 			return err
 		}
-		_, made.APIKey, err = store.CreateKey(ctx, a.ID, "first key", nil)
+		_, made.APIKey, err = store.CreateKey(ctx, a.ID, account.NewKey{Name: "first key"})
 		return err
 	})
 	return made, err

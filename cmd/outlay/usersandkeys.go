@@ -5,6 +5,7 @@ import (
 	"crypto/rand"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -107,23 +108,56 @@ type keyCreateCommand struct {
 	accountFlag
 	Name    string        `default:"key" help:"Name, to tell keys apart."`
 	Expires time.Duration `help:"Life of the key, such as 720h; without it the key does not expire."`
+	Scope   []string      `default:"track" placeholder:"SCOPE,…" help:"What the key is for: track, read or both."`
+	Agents  []string      `placeholder:"PATTERN,…" help:"Agents that the key may track, * for any text, such as support-*; all without it."`
 }
 
 // Run creates the key and prints it.
 func (c *keyCreateCommand) Run(ctx context.Context) error {
+	grant, err := c.grant()
+	if err != nil {
+		return err
+	}
 	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
 		var expires *time.Time
 		if c.Expires > 0 {
 			at := time.Now().Add(c.Expires).UTC()
 			expires = &at
 		}
-		key, secret, err := store.CreateKey(ctx, id, c.Name, expires)
+		key, secret, err := store.CreateKey(ctx, id, account.NewKey{Name: c.Name, ExpiresAt: expires, Grant: grant})
 		if err != nil {
 			return err
 		}
 		fmt.Printf("id       %s\napi key  %s\n", key.ID.Text(schema.KeyPrefix), secret)
 		return nil
 	})
+}
+
+// grant returns what the key may do.
+func (c *keyCreateCommand) grant() (account.Grant, error) {
+	g := account.Grant{Agents: c.Agents}
+	for _, scope := range c.Scope {
+		g.Scopes = append(g.Scopes, account.Scope(scope))
+	}
+	g.Normalise()
+	var faults schema.Faults
+	if g.Check(&faults); len(faults) > 0 {
+		return g, errors.New("--" + map[string]string{"scopes": "scope", "agents": "agents"}[faults[0].Field] + " " + faults[0].Message)
+	}
+	return g, nil
+}
+
+// grantText shows scopes and agents in a table.
+func grantText(k *account.Key) (scopes, agents string) {
+	names := make([]string, len(k.Scopes))
+	for i, s := range k.Scopes {
+		names[i] = string(s)
+	}
+	agents = "all"
+	if k.Agents != nil {
+		agents = strings.Join(k.Agents, ",")
+	}
+	return strings.Join(names, ","), agents
 }
 
 type keyListCommand struct {
@@ -138,10 +172,11 @@ func (c *keyListCommand) Run(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		return table("ID\tNAME\tENDS WITH\tCREATED\tEXPIRES\tREVOKED", len(keys), func(i int) string {
+		return table("ID\tNAME\tENDS WITH\tCREATED\tEXPIRES\tREVOKED\tSCOPES\tAGENTS", len(keys), func(i int) string {
 			k := keys[i]
-			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s", k.ID.Text(schema.KeyPrefix), k.Name, k.Hint,
-				k.CreatedAt.Format(time.RFC3339), moment(k.ExpiresAt), moment(k.RevokedAt))
+			scopes, agents := grantText(&k)
+			return fmt.Sprintf("%s\t%s\t%s\t%s\t%s\t%s\t%s\t%s", k.ID.Text(schema.KeyPrefix), k.Name, k.Hint,
+				k.CreatedAt.Format(time.RFC3339), moment(k.ExpiresAt), moment(k.RevokedAt), scopes, agents)
 		})
 	})
 }

@@ -22,6 +22,7 @@ type Credential struct {
 	Plan      Plan
 	// ExpiresAt is zero for a key without an end.
 	ExpiresAt time.Time
+	Grant
 }
 
 // ErrUnknown is returned when it cannot be found out whether a key is good: it
@@ -99,7 +100,7 @@ func (d *Directory) Size() int {
 }
 
 const selectCredentials = `
-SELECT k.secret_sha256, k.id, k.account_id, a.plan, k.expires_at
+SELECT k.secret_sha256, k.id, k.account_id, a.plan, k.expires_at, k.scopes, k.agents
 FROM api_keys k JOIN accounts a ON a.id = k.account_id
 WHERE k.revoked_at IS NULL AND (k.expires_at IS NULL OR k.expires_at > now())`
 
@@ -131,7 +132,7 @@ func scanCredential(row pgx.Row) (Hash, Credential, error) {
 		c       Credential
 		expires *time.Time
 	)
-	if err := row.Scan(&hash, &c.KeyID, &c.AccountID, &c.Plan, &expires); err != nil {
+	if err := row.Scan(&hash, &c.KeyID, &c.AccountID, &c.Plan, &expires, &c.Scopes, &c.Agents); err != nil {
 		return Hash{}, Credential{}, err
 	}
 	if expires != nil {

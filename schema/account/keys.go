@@ -21,23 +21,34 @@ type Key struct {
 	ExpiresAt  *time.Time
 	RevokedAt  *time.Time
 	LastUsedAt *time.Time
+	Scopes     []Scope
+	// Agents is nil for all.
+	Agents []string
+}
+
+// NewKey is an API key that is to be made. Its grant was checked.
+type NewKey struct {
+	Name string
+	// ExpiresAt is nil for a key without an end.
+	ExpiresAt *time.Time
+	Grant
 }
 
 const insertKey = `
-INSERT INTO api_keys (id, account_id, name, secret_sha256, hint, created_at, expires_at)
-VALUES ($1, $2, $3, $4, $5, $6, $7)`
+INSERT INTO api_keys (id, account_id, name, secret_sha256, hint, created_at, expires_at, scopes, agents)
+VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9)`
 
-// CreateKey makes an API key and returns its secret, which is stored nowhere. A
-// nil expiresAt means that the key does not expire.
-func (s *Store) CreateKey(ctx context.Context, accountID schema.ID, name string, expiresAt *time.Time) (Key, string, error) {
+// CreateKey makes an API key and returns its secret, which is stored nowhere.
+func (s *Store) CreateKey(ctx context.Context, accountID schema.ID, wanted NewKey) (Key, string, error) {
+	wanted.Normalise()
 	now := s.now().UTC().Truncate(time.Microsecond)
 	secret := NewSecret()
 	hash, _ := ParseSecret(secret)
 	k := Key{
-		ID: schema.NewID(now), AccountID: accountID, Name: name,
-		Hint: Hint(secret), CreatedAt: now, ExpiresAt: expiresAt,
+		ID: schema.NewID(now), AccountID: accountID, Name: wanted.Name,
+		Hint: Hint(secret), CreatedAt: now, ExpiresAt: wanted.ExpiresAt, Scopes: wanted.Scopes, Agents: wanted.Agents,
 	}
-	_, err := s.db.Exec(ctx, insertKey, k.ID, k.AccountID, k.Name, hash[:], k.Hint, k.CreatedAt, k.ExpiresAt)
+	_, err := s.db.Exec(ctx, insertKey, k.ID, k.AccountID, k.Name, hash[:], k.Hint, k.CreatedAt, k.ExpiresAt, k.Scopes, k.Agents)
 	if err != nil {
 		return Key{}, "", fmt.Errorf("create api key: %w", err)
 	}
@@ -45,7 +56,7 @@ func (s *Store) CreateKey(ctx context.Context, accountID schema.ID, name string,
 }
 
 const selectKeys = `
-SELECT id, account_id, name, hint, created_at, expires_at, revoked_at, last_used_at
+SELECT id, account_id, name, hint, created_at, expires_at, revoked_at, last_used_at, scopes, agents
 FROM api_keys WHERE account_id = $1 AND ($2::uuid IS NULL OR id < $2) ORDER BY id DESC LIMIT nullif($3, 0)`
 
 // Keys lists the API keys of an account, newest first, revoked ones included.
@@ -62,7 +73,7 @@ const revokeKey = `
 UPDATE api_keys SET revoked_at = coalesce(revoked_at, $3) WHERE account_id = $1 AND id = $2
 RETURNING id`
 
-// RevokeKey ends an API key; ingest refuses it within a second. It returns
+// RevokeKey ends an API key; ingest and query refuse it within a second. It returns
 // ErrNotFound when the account has no such key. Revoking twice is no error.
 func (s *Store) RevokeKey(ctx context.Context, accountID, keyID schema.ID) error {
 	var id schema.ID

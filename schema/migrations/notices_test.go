@@ -24,6 +24,7 @@ func TestChangesOfAccountsAndKeysAreTold(t *testing.T) {
 		`insert into api_keys (id, account_id, name, secret_sha256, hint) values (` + key + `, ` + account + `, '', sha256('x'), '')`,
 		`update api_keys set last_used_at = now()`,
 		`update accounts set plan = 'free'`,
+		`update api_keys set scopes = '{read}'`,
 		`update api_keys set revoked_at = now()`,
 		`update api_keys set last_used_at = now()`,
 		`delete from api_keys`,
@@ -31,7 +32,7 @@ func TestChangesOfAccountsAndKeysAreTold(t *testing.T) {
 	} {
 		exec(t, conn, sql)
 	}
-	want := []string{"accounts", "api_keys", "accounts", "api_keys", "api_keys", "end"}
+	want := []string{"accounts", "api_keys", "accounts", "api_keys", "api_keys", "api_keys", "end"}
 	var got []string
 	ctx, cancel := context.WithTimeout(t.Context(), time.Minute)
 	defer cancel()

@@ -28,12 +28,13 @@ func TestTierLoginsMayDoNoMoreThanTheirTier(t *testing.T) {
 			`update api_keys set revoked_at = null`, `update budgets set limit_nano_usd = 1`, `update spend set cost_nano_usd = 0`,
 			`select * from session_shares`, `select * from audit_log`, `select * from tenant.events`, `select * from report.events`,
 			`select * from river.river_job`, `select users_signing_in('x')`, `select account_of_refresh_token('x')`,
+			`select key_that_reads('x')`,
 		},
 		"outlay_processor": {
 			`select password_hash from users`, `update users set role = 'owner'`, `insert into users default values`, `select * from api_keys`,
 			`update api_keys set revoked_at = null`, `insert into api_keys default values`, `insert into refresh_tokens default values`,
 			`update refresh_tokens set revoked_at = null`, `insert into session_shares default values`, `insert into audit_log default values`,
-			`update price_overrides set match = 'x'`, `select users_signing_in('x')`, `select * from tenant.events`,
+			`update price_overrides set match = 'x'`, `select users_signing_in('x')`, `select key_that_reads('x')`, `select * from tenant.events`,
 		},
 		"outlay_query": {
 			`select secret from alert_secrets`, `update alert_secrets set secret = 'x'`, `select * from public.events`,
