@@ -80,12 +80,39 @@ A viewer reads; an admin also manages budgets, alerts, reports, API keys and
 prices; an owner also manages users.`
 }
 
+// Help describes outlay user disable.
+func (*userDisableCommand) Help() string {
+	return `  outlay user disable former@example.com --account=acc_01jd0000000000000000000000 \
+      --database-url=postgres://outlay:secret@db:5432/outlay
+
+The account's audit log has a line about it.`
+}
+
+// Help describes outlay user password.
+func (*userPasswordCommand) Help() string {
+	return `  outlay user password owner@example.com --account=acc_01jd0000000000000000000000 \
+      --database-url=postgres://outlay:secret@db:5432/outlay
+
+Prints the password, which is shown only now. The account's audit log has a line
+about the change, without the password.`
+}
+
 // Help describes outlay key create.
 func (*keyCreateCommand) Help() string {
 	return `  outlay key create --account=acc_01jd0000000000000000000000 --name=fleet \
       --database-url=postgres://outlay:secret@db:5432/outlay
 
 Agents send the key in the header Authorization: Bearer outlay_live_…`
+}
+
+// Help describes outlay key rotate.
+func (*keyRotateCommand) Help() string {
+	return `  outlay key rotate key_01jd0000000000000000000000 --grace=24h \
+      --account=acc_01jd0000000000000000000000 \
+      --database-url=postgres://outlay:secret@db:5432/outlay
+
+The new key has the name, scopes and agents of the old one, and is shown only now. The
+ids are those of outlay key list.`
 }
 
 // Help describes outlay key revoke.
