@@ -69,7 +69,7 @@ func (p *Processor) repeat(ctx context.Context, j job) {
 func (p *Processor) runJob(ctx context.Context, j job) error {
 	ctx, cancel := context.WithTimeout(ctx, jobTimeout)
 	defer cancel()
-	conn, err := p.pool.Acquire(ctx)
+	conn, err := p.owner.Acquire(ctx)
 	if err != nil {
 		return fmt.Errorf("connect: %w", err)
 	}

@@ -1,6 +1,7 @@
 package processor
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -23,6 +24,9 @@ import (
 type Deps struct {
 	// Pool needs at least four connections.
 	Pool *pgxpool.Pool
+	// Owner is signed in as the owner of the tables: TimescaleDB refreshes aggregates and drops chunks for nobody else. Only
+	// upkeep uses it. Defaults to Pool.
+	Owner *pgxpool.Pool
 	// Kafka holds brokers and credentials. The processor makes its own clients.
 	Kafka []kgo.Opt
 	// Topic is read; records that cannot be stored go to DeadLetters.
@@ -37,6 +41,7 @@ type Deps struct {
 type Processor struct {
 	cfg       Config
 	pool      *pgxpool.Pool
+	owner     *pgxpool.Pool
 	kafka     []kgo.Opt
 	topic     string
 	dead      string
@@ -65,6 +70,7 @@ func New(cfg Config, d Deps) *Processor {
 		sink:      timescale.New(d.Pool, d.Topic),
 		owned:     newAssignment(d.Topic),
 		metrics:   newMetrics(d.Metrics),
+		owner:     cmp.Or(d.Owner, d.Pool),
 		tables:    upkeep.New(d.Metrics, d.Log, d.Now),
 		times:     cfg.Times.OrDefault(),
 	}

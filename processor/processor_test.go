@@ -120,7 +120,7 @@ func (f *fixture) start(t testing.TB, change ...func(*Config)) *running {
 		c(&cfg)
 	}
 	p := New(cfg, Deps{
-		Pool: schematest.As(t, f.db.Pool, "outlay_processor"), Kafka: []kgo.Opt{kgo.SeedBrokers(f.addrs...), kgo.MetadataMinAge(50 * time.Millisecond)},
+		Pool: schematest.As(t, f.db.Pool, "outlay_processor"), Owner: f.db.Pool, Kafka: []kgo.Opt{kgo.SeedBrokers(f.addrs...), kgo.MetadataMinAge(50 * time.Millisecond)},
 		Topic: f.topic, DeadLetters: f.dead,
 		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
 	})

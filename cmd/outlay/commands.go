@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"log/slog"
@@ -67,6 +68,7 @@ type processorCommand struct {
 	kafkaFlags
 	secretsFlags
 	processorConfig
+	UpkeepDatabaseURL string `name:"upkeep-database-url" placeholder:"URL" help:"The database, signed in as the owner of its tables, for whom alone TimescaleDB refreshes aggregates and drops chunks. Only upkeep uses it. Defaults to --database-url."`
 }
 
 // Run runs the processor.
@@ -84,6 +86,11 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer jobs.Close()
+	owner, err := databaseFlags{DatabaseURL: cmp.Or(c.UpkeepDatabaseURL, c.DatabaseURL)}.pool(ctx, poolSettings{name: "upkeep", size: upkeepPool, timeouts: true})
+	if err != nil {
+		return err
+	}
+	defer owner.Close()
 	kafka, err := c.options()
 	if err != nil {
 		return err
@@ -93,7 +100,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	registry := newRegistry()
-	t, err := newProcessor(c.processorConfig, processorDeps{pool, jobs, kafka, c.topicNames, secrets}, registry, log)
+	t, err := newProcessor(c.processorConfig, processorDeps{pool, jobs, owner, kafka, c.topicNames, secrets}, registry, log)
 	if err != nil {
 		return err
 	}
@@ -107,7 +114,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 
 // secretsFlags say what encrypts the secrets that the database keeps.
 type secretsFlags struct {
-	SecretsKeyFile string `name:"secrets-key-file" placeholder:"FILE" help:"Keys that encrypt signing secrets and Slack addresses in the database, one of 64 hexadecimal digits in a line: the first encrypts, all decrypt. The same for query and processor. Make one with: openssl rand -hex 32"`
+	SecretsKeyFile string `name:"secrets-key-file" placeholder:"FILE" help:"Keys that encrypt signing secrets and Slack addresses in the database, one of 64 hexadecimal digits (openssl rand -hex 32) in a line: the first encrypts, all decrypt. The same for query and processor."`
 }
 
 // keys reads the key file, and notes that there is none.

@@ -170,7 +170,7 @@ const processorSession = 6 * time.Second
 func (in *installation) startProcessor(t *testing.T, flags ...string) *running {
 	t.Helper()
 	return launch(t, "processor", slices.Concat([]string{
-		"processor", "--database-url", in.databaseAs(t, "outlay_processor"), "--ops-listen", freeAddress(t),
+		"processor", "--database-url", in.databaseAs(t, "outlay_processor"), "--upkeep-database-url", in.databaseURL, "--ops-listen", freeAddress(t),
 		"--group", in.group, "--session-timeout", processorSession.String(),
 	}, in.kafka, flags)...)
 }

@@ -9,7 +9,7 @@ import (
 )
 
 // tierPools are the connections of tiers that run in one process, each signed in as its
-// tier's role. owner is for what comes before there is a tier.
+// tier's role. owner is for what comes before there is a tier, and for upkeep.
 type tierPools struct {
 	owner, ingest, processor, query *pgxpool.Pool
 }
@@ -22,7 +22,7 @@ func (f databaseFlags) tierPools(ctx context.Context, p rolePasswords) (*tierPoo
 		role, password string
 		size           int32
 	}{
-		{&pools.owner, "", "", 2},
+		{&pools.owner, "", "", upkeepPool},
 		{&pools.ingest, "outlay_ingest", p.IngestPassword, ingestPool},
 		{&pools.processor, "outlay_processor", p.ProcessorPassword, processorPool + jobsPool},
 		{&pools.query, "outlay_query", p.QueryPassword, queryPool},

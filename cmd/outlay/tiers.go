@@ -36,6 +36,7 @@ import (
 const (
 	ingestPool    = 8
 	processorPool = 9
+	upkeepPool    = 4
 	jobsPool      = 6
 	queryPool     = 10
 )
@@ -105,12 +106,13 @@ func newBooks(cfg pricing.Config, pool *pgxpool.Pool, r prometheus.Registerer, l
 	return pricing.New(cfg, pricing.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now}), nil
 }
 
-// processorDeps are what the processor works with. Jobs have connections of their own, so that they never keep events waiting.
+// processorDeps are what the processor works with. Jobs and upkeep have connections of their own, so that they never keep events
+// waiting; those of upkeep are the owner's.
 type processorDeps struct {
-	pool, jobs *pgxpool.Pool
-	kafka      []kgo.Opt
-	topics     topicNames
-	secrets    *secret.Keys
+	pool, jobs, owner *pgxpool.Pool
+	kafka             []kgo.Opt
+	topics            topicNames
+	secrets           *secret.Keys
 }
 
 // processorConfig is what a processor is told besides where everything is.
@@ -130,7 +132,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 		return nil, err
 	}
 	p := processor.New(cfg.Config, processor.Deps{
-		Pool: d.pool, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
+		Pool: d.pool, Owner: d.owner, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
 		Metrics: r, Log: log, Now: time.Now,
 	})
 	jobs, err := newJobs(cfg.Mail, d.jobs, d.topics.Topic, r, log)

@@ -152,7 +152,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, 
 	if err != nil {
 		return err
 	}
-	processorTier, err := newProcessor(c.Processor, processorDeps{pools.processor, pools.processor, kafka, defaultTopics, secrets}, p.registry, p.log)
+	processorTier, err := newProcessor(c.Processor, processorDeps{pools.processor, pools.processor, pools.owner, kafka, defaultTopics, secrets}, p.registry, p.log)
 	if err != nil {
 		return err
 	}

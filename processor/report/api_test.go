@@ -2,6 +2,7 @@ package report
 
 import (
 	"bytes"
+	"cmp"
 	"crypto/ed25519"
 	"crypto/rand"
 	"crypto/x509"
@@ -210,7 +211,7 @@ func (a *api) answers(q *question) answers {
 	}
 	a.get("/v1/analytics/summary?"+spanOf(from, to), &summary)
 	var days struct{ Data []named }
-	a.get("/v1/analytics/daily?timezone="+url.QueryEscape(q.zone)+"&"+spanOf(from, to), &days)
+	a.get("/v1/analytics/daily?timezone="+url.QueryEscape(cmp.Or(q.zone, "UTC"))+"&"+spanOf(from, to), &days)
 	r := answers{
 		total: summary.Totals, previous: summary.Previous.Totals, models: map[string]figures{}, days: map[string]figures{},
 		agents: a.listAgents(from, to), before: a.listAgents(from.Add(from.Sub(to)), from),
