@@ -36,7 +36,7 @@ func TestRunnerSurvivesTheDatabase(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if err := migrations.Up(t.Context(), conn, migrations.Options{Log: slog.New(slog.DiscardHandler)}); err != nil {
+	if err := migrations.Up(t.Context(), conn, migrations.Options{ProcessorPassword: schematest.TierPassword, Log: slog.New(slog.DiscardHandler)}); err != nil {
 		t.Fatal(err)
 	}
 	conn.Close(t.Context())
