@@ -223,7 +223,7 @@ func TestDatabaseAway(t *testing.T) {
 	t.Parallel()
 	pool := database(t)
 	w := newWorld(t, pool)
-	pool.Close()
+	w.tier.Close()
 	answer := w.alice.get("/v1/events")
 	refusal := answer.refused(http.StatusInternalServerError)
 	if refusal.Title != "Server error" || strings.Contains(string(answer.body), "pool") || answer.header.Get("Retry-After") == "" {

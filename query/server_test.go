@@ -34,8 +34,10 @@ const password = "correct horse battery"
 // world is a running query tier with two accounts that know nothing of each
 // other.
 type world struct {
-	t        testing.TB
-	pool     *pgxpool.Pool
+	t    testing.TB
+	pool *pgxpool.Pool
+	// tier is the pool that the server has, signed in as outlay_query.
+	tier     *pgxpool.Pool
 	url      string
 	now      time.Time
 	registry *prometheus.Registry
@@ -73,8 +75,9 @@ func newServer(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *wo
 	// A whole second, so that times come back as they went in.
 	w := &world{t: t, pool: pool, now: time.Now().UTC().Truncate(time.Second), registry: prometheus.NewRegistry()}
 	w.private, w.keys = newKeys(t)
+	w.tier = schematest.As(t, pool, "outlay_query")
 	config := query.Config{
-		Pool: schematest.As(t, pool, "outlay_query"), Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
+		Pool: w.tier, Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
 		Mail: true, Resolver: names{},
 	}
 	change(&config)
