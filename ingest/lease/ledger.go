@@ -28,9 +28,13 @@ type refusedSum struct {
 	input, output, cost schema.Sum
 }
 
-// maxRefusedKeys bounds memory while the database is away. What does not fit is
-// summed up without its model and provider.
-const maxRefusedKeys = 10_000
+// These bound memory while the database is away, and how much is written at a time. What
+// does not fit is summed up without its model and provider; and when ever new agents are
+// refused, by a cap of their account, without its agent either.
+const (
+	maxRefusedKeys   = 10_000
+	maxRefusedAgents = 10_000
+)
 
 func newLedger() *ledger { return &ledger{sums: map[refusedKey]*refusedSum{}} }
 
@@ -38,13 +42,16 @@ func (l *ledger) add(e *schema.Event) {
 	l.mu.Lock()
 	defer l.mu.Unlock()
 	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, e.ReceivedAt.Truncate(budget.Bucket)}
-	if l.sums[k] == nil && len(l.sums) >= maxRefusedKeys {
-		k.model, k.provider = "", ""
-	}
 	l.merge(k, &refusedSum{1, schema.SumOf(e.InputTokens), schema.SumOf(e.OutputTokens), schema.SumOf(e.Cost)})
 }
 
 func (l *ledger) merge(k refusedKey, s *refusedSum) {
+	if l.sums[k] == nil && len(l.sums) >= maxRefusedKeys {
+		k.model, k.provider = "", ""
+	}
+	if l.sums[k] == nil && len(l.sums) >= maxRefusedKeys+maxRefusedAgents {
+		k.agent = ""
+	}
 	sum := l.sums[k]
 	if sum == nil {
 		// The texts of an event are parts of larger pieces of memory, so they are kept apart. The key

@@ -1,6 +1,7 @@
 package lease
 
 import (
+	"strconv"
 	"strings"
 	"testing"
 	"time"
@@ -29,5 +30,30 @@ func TestLedgerKeepsTextsOfItsOwn(t *testing.T) {
 				t.Errorf("it keeps the texts of event %d", i)
 			}
 		}
+	}
+}
+
+// Ever new agents that are refused by the cap of their account take no more memory, and every event is counted.
+func TestLedgerIsBounded(t *testing.T) {
+	t.Parallel()
+	l := newLedger()
+	const n = 100_000
+	taken := l.take()
+	for i := range n {
+		if i%(n/4) == 0 { // The database is away.
+			l.putBack(taken)
+			taken = l.take()
+		}
+		name := strconv.Itoa(i)
+		l.add(&schema.Event{Agent: "agent " + name, Model: "model " + name, Provider: name, ReceivedAt: time.Unix(0, 0), Cost: 1})
+	}
+	l.putBack(taken)
+	sums := l.take()
+	events := int64(0)
+	for _, s := range sums {
+		events += s.events
+	}
+	if most := maxRefusedKeys + maxRefusedAgents + 1; events != n || len(sums) > most {
+		t.Errorf("%d events in %d sums, want %d in at most %d", events, len(sums), n, most)
 	}
 }

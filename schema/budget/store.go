@@ -167,7 +167,7 @@ CROSS JOIN LATERAL (
   SELECT coalesce(sum(events), 0)::bigint AS events, coalesce(sum(cost_nano_usd), 0) AS cost
   FROM (
     SELECT events, cost_nano_usd FROM refused_events r
-    WHERE r.account_id = $1 AND r.agent = q.agent AND r.bucket >= q.start AND r.bucket < q.finish
+    WHERE q.agent <> '' AND r.account_id = $1 AND r.agent = q.agent AND r.bucket >= q.start AND r.bucket < q.finish
     UNION ALL
     SELECT events, cost_nano_usd FROM refused_events r
     WHERE q.agent = '' AND r.account_id = $1 AND r.bucket >= q.start AND r.bucket < q.finish

@@ -397,6 +397,7 @@ func TestStateSumsRefusedEvents(t *testing.T) {
 		l.exec(refuse, l.scope.AccountID, "b", "m", l.window.End.Add(-15*time.Minute), 2, 8)
 		l.exec(refuse, l.scope.AccountID, "a", "m", l.window.End, 9, 90)
 		l.exec(refuse, l.scope.AccountID, "a", "m", l.window.Start.Add(-15*time.Minute), 9, 90)
+		l.exec(refuse, l.scope.AccountID, "", "", l.window.Start, 7, 70) // of agents that were too many to keep apart
 		states, err := l.store.States(t.Context(), l.scope.AccountID, []string{"b", "", "a", "c"},
 			[]budget.Window{l.window, l.window, l.window, l.window})
 		if err != nil {
@@ -404,7 +405,7 @@ func TestStateSumsRefusedEvents(t *testing.T) {
 		}
 		want := []budget.State{
 			{RefusedEvents: 2, RefusedCost: schema.SumOf(int64(8))},
-			{RefusedEvents: 6, RefusedCost: schema.SumOf(int64(43))},
+			{RefusedEvents: 13, RefusedCost: schema.SumOf(int64(113))},
 			{RefusedEvents: 4, RefusedCost: schema.SumOf(int64(35))},
 			{},
 		}
