@@ -23,6 +23,7 @@ import (
 // upServer is `outlay up` in a directory and at addresses of its own.
 type upServer struct {
 	dir, listen, ops string
+	flags            []string
 	process          *running
 }
 
@@ -31,9 +32,10 @@ func startUp(t *testing.T) *upServer {
 	return startUpIn(t, t.TempDir())
 }
 
-func startUpIn(t *testing.T, dir string) *upServer {
+// startUpIn starts the program in a directory, with more flags.
+func startUpIn(t *testing.T, dir string, flags ...string) *upServer {
 	t.Helper()
-	u := &upServer{dir: dir, listen: freeAddress(t), ops: freeAddress(t)}
+	u := &upServer{dir: dir, listen: freeAddress(t), ops: freeAddress(t), flags: flags}
 	// A killed program's database is still writing its last: the directory can be removed only once that has ended.
 	t.Cleanup(func() {
 		if err := postgres.Remove(context.WithoutCancel(t.Context()), filepath.Join(u.dir, "postgres")); err != nil && !errors.Is(err, fs.ErrNotExist) {
@@ -47,7 +49,7 @@ func startUpIn(t *testing.T, dir string) *upServer {
 // restart starts the program again in the same place.
 func (u *upServer) restart(t *testing.T) {
 	t.Helper()
-	u.process = launch(t, "up", "up", "--data-dir", u.dir, "--listen", u.listen, "--ops-listen", u.ops)
+	u.process = launch(t, "up", append([]string{"up", "--data-dir", u.dir, "--listen", u.listen, "--ops-listen", u.ops}, u.flags...)...)
 	u.process.awaitReady(t, u.ops)
 }
 
