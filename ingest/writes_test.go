@@ -2,7 +2,6 @@ package ingest
 
 import (
 	"bytes"
-	"io"
 	"log/slog"
 	"net/http"
 	"strings"
@@ -10,16 +9,8 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
 	"github.com/twmb/franz-go/pkg/kmsg"
-
-	"github.com/outlayhq/outlay/ingest/limit"
-	"github.com/outlayhq/outlay/schema/account"
-	"github.com/outlayhq/outlay/schema/httpserver"
-	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // A replica whose events Kafka refuses is not ready, logs it, and is ready again with
@@ -120,70 +111,4 @@ func (b *lockedBuffer) String() string {
 		return text.String()
 	}
 	return ""
-}
-
-// With a real Kafka that refuses writes the replica is not ready, and recovers by
-// itself.
-func TestRealKafkaThatRefusesWritesIsNotReady(t *testing.T) {
-	t.Parallel()
-	brokers := schematest.Kafka(t)
-	topic := schematest.Topic(t, brokers, 2)
-	client, err := kgo.NewClient(append(ProducerOptions(topic), kgo.SeedBrokers(brokers...))...)
-	if err != nil {
-		t.Fatal(err)
-	}
-	t.Cleanup(client.Close)
-	secret := account.NewSecret()
-	hash, _ := account.ParseSecret(secret)
-	cfg := DefaultConfig()
-	cfg.ProduceTimeout = time.Second
-	s := New(cfg, Deps{
-		Keys: testKeys{hash: {Plan: account.Enterprise}}, Caps: noCaps{}, Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
-		Prices: defaultPrices, Kafka: client, Topic: topic, Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
-	})
-	server := startServer(t, s.Handler(), httpserver.Config{})
-	post := func() int {
-		t.Helper()
-		r, err := http.NewRequestWithContext(t.Context(), http.MethodPost, server.URL+"/v1/track", strings.NewReader(`{"agent":"a"}`))
-		if err != nil {
-			t.Fatal(err)
-		}
-		r.Header.Set("Authorization", "Bearer "+secret)
-		response, err := server.Client().Do(r)
-		if err != nil {
-			t.Fatal(err)
-		}
-		defer response.Body.Close()
-		_, _ = io.Copy(io.Discard, response.Body)
-		return response.StatusCode
-	}
-	admin := kadm.NewClient(client)
-	allow := func(bytes string) {
-		t.Helper()
-		changed, err := admin.AlterTopicConfigs(t.Context(), []kadm.AlterConfig{{Op: kadm.SetConfig, Name: "max.message.bytes", Value: &bytes}}, topic)
-		if err != nil || changed[0].Err != nil {
-			t.Fatal(err, changed)
-		}
-	}
-	await := func(what string, done func() bool) {
-		t.Helper()
-		for deadline := time.Now().Add(time.Minute); !done(); time.Sleep(50 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatal(what)
-			}
-		}
-	}
-	if err := s.Ready(t.Context()); err != nil {
-		t.Fatal(err)
-	}
-	allow("1")
-	await("no write was refused", func() bool { return post() == http.StatusInternalServerError })
-	if err := s.Ready(t.Context()); err == nil || !strings.Contains(err.Error(), "MESSAGE_TOO_LARGE") {
-		t.Errorf("while every write is refused: %v", err)
-	}
-	allow("1048588")
-	await("no write is taken any more", func() bool { return post() == http.StatusOK })
-	if err := s.Ready(t.Context()); err != nil {
-		t.Errorf("after a write was taken: %v", err)
-	}
 }
