@@ -23,7 +23,8 @@ type accountReply struct {
 }
 
 type limitsReply struct {
-	EventsPerMinute int64 `json:"events_per_minute"`
+	EventsPerMinute   int64 `json:"events_per_minute"`
+	RequestsPerMinute int64 `json:"requests_per_minute"`
 }
 
 // ownAccount answers the caller's account.
@@ -44,7 +45,7 @@ func (s *Server) replyAccount(c *call, a *account.Account) error {
 		return storeError(err, "retention")
 	}
 	return c.reply(accountReply{
-		ID: a.ID.Text(schema.AccountPrefix), Name: a.Name, Plan: a.Plan, Limits: limitsReply{s.eventsPerMinute(a.Plan)},
+		ID: a.ID.Text(schema.AccountPrefix), Name: a.Name, Plan: a.Plan, Limits: limitsReply{s.eventsPerMinute(a.Plan), s.limits.of(a.Plan)},
 		Sharing: a.Sharing, Retention: newRetentionReply(&retention), CreatedAt: usage.Time{Time: a.CreatedAt},
 	})
 }

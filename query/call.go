@@ -73,17 +73,20 @@ func (s *Server) report(g *gin.Context, err error) {
 	s.log.ErrorContext(ctx, "request failed", "route", g.FullPath(), "request_id", requestID(g), "error", err)
 }
 
-// allow lets h answer those who show a token with a role that allows need.
+// allow lets h answer those who show a token with a role that allows need, as often as the plan of their account says.
 func (s *Server) allow(need account.Role, h handler) handler {
 	return func(c *call) error {
 		who, err := s.authenticate(c.Request)
 		if err != nil {
 			return err
 		}
+		c.who = who
+		if err := s.countRead(c); err != nil {
+			return err
+		}
 		if !who.Role.Allows(need) {
 			return problem.New(problem.Forbidden, fmt.Sprintf("This needs the role %s; yours is %s.", need, who.Role))
 		}
-		c.who = who
 		return h(c)
 	}
 }
@@ -138,7 +141,7 @@ func (s *Server) authenticateKey(r *http.Request, secret string) (auth.Principal
 	case r.Method != http.MethodGet && r.Method != http.MethodHead:
 		return auth.Principal{}, errKeyReads
 	}
-	return auth.Principal{AccountID: key.AccountID, Role: account.Viewer}, nil
+	return auth.Principal{AccountID: key.AccountID, Plan: key.Plan, Role: account.Viewer}, nil
 }
 
 // ofUser lets h answer only those who have signed in: what it does is done by a user.

@@ -45,6 +45,8 @@ type Config struct {
 	// EventsPerMinute returns how many events an account of a plan may send in a minute;
 	// what ingest allows. Defaults to 0, which stands for not known.
 	EventsPerMinute func(account.Plan) int64
+	// Limits bound what one account may ask. Defaults to DefaultLimits.
+	Limits Limits
 	// TokenLifetime is how long an access token lasts. Defaults to 1 h.
 	TokenLifetime time.Duration
 	// SignInLifetime is how long a sign-in lasts, however often it is refreshed.
@@ -88,6 +90,7 @@ func (c Config) withDefaults() Config {
 	if c.EventsPerMinute == nil {
 		c.EventsPerMinute = func(account.Plan) int64 { return 0 }
 	}
+	c.Limits = cmp.Or(c.Limits, DefaultLimits())
 	if c.Prices == nil {
 		c.Prices = price.Default
 	}
@@ -118,5 +121,5 @@ func (c Config) validate() error {
 	case c.StatementTimeout < time.Millisecond:
 		return errors.New("query: StatementTimeout is shorter than a millisecond")
 	}
-	return nil
+	return c.Limits.Validate()
 }

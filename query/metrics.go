@@ -22,6 +22,7 @@ type metrics struct {
 	outsideTokens *prometheus.CounterVec
 	keyFetches    *prometheus.CounterVec
 	auditDropped  prometheus.Counter
+	limited       *prometheus.CounterVec
 }
 
 // The outcomes of a sign-in or of a refresh.
@@ -74,6 +75,13 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_audit_dropped_total",
 			Help: "Failed sign-ins that are not in the audit log, because too many waited or the database refused them.",
 		}),
+		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_query_limited_total",
+			Help: "Requests of signed-in users and API keys that were answered 429, by the limit of the account that they met.",
+		}, []string{"limit"}),
+	}
+	for _, limit := range []string{limitReads, limitCreations, limitAtOnce} {
+		m.limited.WithLabelValues(limit)
 	}
 	for _, outcome := range []string{outcomeAccepted, outcomeRefused} {
 		m.outsideTokens.WithLabelValues(outcome)
@@ -90,7 +98,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches, m.auditDropped)
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches, m.auditDropped, m.limited)
 	return m
 }
 

@@ -6,59 +6,72 @@ import (
 	"time"
 )
 
-// rateLimit bounds how often something, such as an address, may ask what needs no sign-in. It counts
-// in memory and whole windows: each replica has its own. It is safe for concurrent
+// rateLimit bounds how often somebody, such as an address or an account, may ask. It counts
+// in memory and whole minutes of the clock: each replica has its own. It is safe for concurrent
 // use.
 type rateLimit struct {
-	now     func() time.Time
-	allowed int
-	window  time.Duration
+	now func() time.Time
 
 	mu     sync.Mutex
 	start  time.Time
-	counts map[string]int
+	counts map[string]int64
 }
 
-func newRateLimit(now func() time.Time, allowed int, window time.Duration) *rateLimit {
-	return &rateLimit{now: now, allowed: allowed, window: window, counts: map[string]int{}}
+func newRateLimit(now func() time.Time) *rateLimit {
+	return &rateLimit{now: now, counts: map[string]int64{}}
+}
+
+const rateWindow = time.Minute
+
+// rateStanding is where a sender stands in the present minute.
+type rateStanding struct {
+	// limit is how many requests the minute has, remaining how many of them are left.
+	limit, remaining int64
+	// reset is the end of the minute.
+	reset time.Time
+	// wait is 0 for a request that is allowed, else the time until the end.
+	wait time.Duration
 }
 
 // maxCounts bounds the memory. Beyond it, those that are new in this window share one
 // count.
 const maxCounts = 50_000
 
-// wait counts a request and returns 0, or how long its sender has to wait.
-func (r *rateLimit) wait(sender string) time.Duration {
+// take counts a request of a sender who has limit of them a minute. One that is refused counts as well, and changes nothing.
+func (r *rateLimit) take(sender string, limit int64) rateStanding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.exceeded(sender, 1)
+	sender = r.roll(sender)
+	r.counts[sender]++
+	return r.standing(r.counts[sender], limit)
 }
 
-// full returns what wait would, without counting.
-func (r *rateLimit) full(sender string) time.Duration {
+// look returns what take would, without counting.
+func (r *rateLimit) look(sender string, limit int64) rateStanding {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.exceeded(sender, 0)
+	return r.standing(r.counts[r.roll(sender)]+1, limit)
 }
 
-// exceeded holds mu. A request that was counted may be the last one that is allowed;
-// one that was not would be the next.
-func (r *rateLimit) exceeded(sender string, add int) time.Duration {
-	now := r.now()
-	if now.Sub(r.start) >= r.window {
-		r.start = now.Truncate(r.window)
+// roll begins a new minute when it is time, and returns under which name the sender counts. It holds mu.
+func (r *rateLimit) roll(sender string) string {
+	if now := r.now(); now.Sub(r.start).Abs() >= rateWindow {
+		r.start = now.Truncate(rateWindow)
 		clear(r.counts)
 	}
 	if _, known := r.counts[sender]; !known && len(r.counts) >= maxCounts {
-		sender = ""
+		return ""
 	}
-	if add > 0 {
-		r.counts[sender] += add
+	return sender
+}
+
+// standing is that of the sender's request number n. It holds mu.
+func (r *rateLimit) standing(n, limit int64) rateStanding {
+	s := rateStanding{limit: limit, remaining: max(0, limit-n), reset: r.start.Add(rateWindow)}
+	if n > limit {
+		s.wait = s.reset.Sub(r.now())
 	}
-	if r.counts[sender]+1-add > r.allowed {
-		return r.start.Add(r.window).Sub(now)
-	}
-	return 0
+	return s
 }
 
 // recentLinks are hashes of share links that were opened lately. It is safe for

@@ -16,6 +16,7 @@ import (
 	"time"
 
 	"github.com/gin-gonic/gin"
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/klauspost/compress/gzip"
 
@@ -57,6 +58,12 @@ type Server struct {
 	channels channelPolicy
 	// eventsPerMinute is the limit of a plan.
 	eventsPerMinute func(account.Plan) int64
+	// limits bound what an account asks: reads and creations count its requests, turns and exports those under way.
+	limits    Limits
+	reads     *rateLimit
+	creations *rateLimit
+	turns     *turns
+	exports   *turns
 	// publicURL is where clients reach this server, without a slash at the end.
 	publicURL string
 	// shareViews bounds how often a network opens one share link, shareMisses how
@@ -108,8 +115,13 @@ func New(config Config) (*Server, error) {
 		publicURL: config.PublicURL,
 
 		eventsPerMinute: config.EventsPerMinute,
-		shareViews:      newRateLimit(config.Now, shareViewsPerMinute, time.Minute),
-		shareMisses:     newRateLimit(config.Now, shareMissesPerMinute, time.Minute),
+		limits:          config.Limits,
+		reads:           newRateLimit(config.Now),
+		creations:       newRateLimit(config.Now),
+		turns:           newTurns(config.Limits.AtOnce),
+		exports:         newTurns(exportsAtOnce),
+		shareViews:      newRateLimit(config.Now),
+		shareMisses:     newRateLimit(config.Now),
 		goodShares:      newRecentLinks(),
 		sharePages:      sharePages,
 		now:             config.Now,
@@ -148,11 +160,22 @@ const (
 func (s *Server) Handler() http.Handler { return s.engine }
 
 // Run does what is to be done besides answering requests, until ctx ends: it keeps the
-// keys of the identity providers fresh, and writes failed sign-ins to the audit log.
+// keys of the identity providers fresh, notices changed users and plans, and writes failed sign-ins to the audit log.
 func (s *Server) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { s.failures.run(ctx) })
+	changes := account.Watch{
+		Connect: func(ctx context.Context) (*pgx.Conn, error) {
+			return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
+		},
+		Load: func(context.Context, *pgx.Conn) error {
+			s.standing.Changed()
+			return nil
+		},
+		Log: s.log,
+	}
+	wg.Go(func() { changes.Run(ctx) })
 	s.outside.Run(ctx)
 }
 
@@ -190,18 +213,15 @@ func (s *Server) routes(e *gin.Engine) {
 		}
 	}
 	open := func(method, path string, h handler) { handle(method, path, s.adapt(plain(method, h))) }
-	viewer := func(method, path string, h handler) {
-		handle(method, path, s.adapt(s.allow(account.Viewer, plain(method, h))))
+	needs := func(role account.Role) func(string, string, handler) {
+		return func(method, path string, h handler) {
+			handle(method, path, s.adapt(s.allow(role, s.inTurn(s.turns, plain(method, h)))))
+		}
 	}
-	admin := func(method, path string, h handler) {
-		handle(method, path, s.adapt(s.allow(account.Admin, plain(method, h))))
-	}
-	owner := func(method, path string, h handler) {
-		handle(method, path, s.adapt(s.allow(account.Owner, plain(method, h))))
-	}
+	viewer, admin, owner := needs(account.Viewer), needs(account.Admin), needs(account.Owner)
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
-	viewer(http.MethodGet, "/v1/events/export", s.exportEvents)
+	handle(http.MethodGet, "/v1/events/export", s.adapt(s.allow(account.Viewer, s.inTurn(s.exports, s.exportEvents))))
 	viewer(http.MethodGet, "/v1/events/:id", s.event)
 	viewer(http.MethodGet, "/v1/agents", s.listAgents)
 	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
@@ -229,25 +249,25 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/integrity", s.integrity)
 	viewer(http.MethodGet, "/v1/prices", s.listPrices)
 	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
-	admin(http.MethodPost, "/v1/prices/overrides", s.createOverride)
+	admin(http.MethodPost, "/v1/prices/overrides", s.counted(s.createOverride))
 	admin(http.MethodDelete, "/v1/prices/overrides/:id", s.deleteOverride)
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
-	admin(http.MethodPost, "/v1/prices/reprice", s.reprice)
-	admin(http.MethodPost, "/v1/reports/generate", s.generateReport)
+	admin(http.MethodPost, "/v1/prices/reprice", s.counted(s.reprice))
+	admin(http.MethodPost, "/v1/reports/generate", s.counted(s.generateReport))
 	viewer(http.MethodGet, "/v1/reports", s.listReports)
 	viewer(http.MethodGet, "/v1/reports/:id", s.oneReport)
 	viewer(http.MethodGet, "/v1/reports/:id/download", s.downloadReport)
 	viewer(http.MethodGet, "/v1/reports/schedules", s.listSchedules)
-	admin(http.MethodPost, "/v1/reports/schedules", s.createSchedule)
+	admin(http.MethodPost, "/v1/reports/schedules", s.counted(s.createSchedule))
 	admin(http.MethodDelete, "/v1/reports/schedules/:id", s.deleteSchedule)
 	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
 	viewer(http.MethodGet, "/v1/jobs/:id", s.job)
 	viewer(http.MethodGet, "/v1/alerts", s.listAlerts)
-	admin(http.MethodPost, "/v1/alerts", s.createAlert)
+	admin(http.MethodPost, "/v1/alerts", s.counted(s.createAlert))
 	viewer(http.MethodGet, "/v1/alerts/:id", s.alert)
 	admin(http.MethodPatch, "/v1/alerts/:id", s.changeAlert)
 	admin(http.MethodDelete, "/v1/alerts/:id", s.deleteAlert)
-	admin(http.MethodPost, "/v1/alerts/:id/test", s.testAlert)
+	admin(http.MethodPost, "/v1/alerts/:id/test", s.counted(s.testAlert))
 	viewer(http.MethodGet, "/v1/alerts/:id/deliveries", s.ofRule(s.listDeliveries))
 	admin(http.MethodPost, "/v1/alerts/:id/deliveries/:delivery/replay", s.ofRule(s.replayDelivery))
 	viewer(http.MethodGet, "/v1/incidents", s.listIncidents)
@@ -268,11 +288,11 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/auth/me", ofUser(s.me))
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
 	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
-	admin(http.MethodPost, "/v1/api-keys", s.createKey)
-	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.rotateKey)
+	admin(http.MethodPost, "/v1/api-keys", s.counted(s.createKey))
+	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(s.rotateKey))
 	admin(http.MethodDelete, "/v1/api-keys/:id", s.revokeKey)
 	owner(http.MethodGet, "/v1/users", s.listUsers)
-	owner(http.MethodPost, "/v1/users", s.createUser)
+	owner(http.MethodPost, "/v1/users", s.counted(s.createUser))
 	owner(http.MethodPatch, "/v1/users/:id", s.changeUser)
 	admin(http.MethodGet, "/v1/audit", s.listActs)
 

@@ -329,13 +329,13 @@ func (s *Server) openShare(c *call, views int) (usage.Share, error) {
 	token, network := c.Param("token"), auth.Network(c.ClientIP())
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(secret) != shareTokenBytes {
-		return usage.Share{}, cmp.Or(tooManyLinks(s.shareMisses.wait(network)), usage.ErrNotFound)
+		return usage.Share{}, cmp.Or(tooManyLinks(s.shareMisses.take(network, shareMissesPerMinute).wait), usage.ErrNotFound)
 	}
 	hash := sha256.Sum256([]byte(token))
-	if wait := s.shareMisses.full(network); wait > 0 && !s.goodShares.has(hash) {
+	if wait := s.shareMisses.look(network, shareMissesPerMinute).wait; wait > 0 && !s.goodShares.has(hash) {
 		return usage.Share{}, tooManyLinks(wait)
 	}
-	if wait := s.shareViews.wait(network + " " + string(hash[:])); wait > 0 {
+	if wait := s.shareViews.take(network+" "+string(hash[:]), shareViewsPerMinute).wait; wait > 0 {
 		return usage.Share{}, tooManyLinks(wait)
 	}
 	share, err := s.usage.OpenShare(c.ctx(), hash[:], s.now(), views)
@@ -344,7 +344,7 @@ func (s *Server) openShare(c *call, views int) (usage.Share, error) {
 		s.goodShares.add(hash)
 	case errors.Is(err, usage.ErrNotFound):
 		s.goodShares.remove(hash)
-		s.shareMisses.wait(network)
+		s.shareMisses.take(network, shareMissesPerMinute)
 	}
 	return share, err
 }

@@ -98,19 +98,24 @@ func (c *accountPlanCommand) Run(ctx context.Context) error {
 // audited runs do in a transaction together with a line in the account's audit log, which
 // names nobody: it was done at the command line. do returns what it was done to.
 func audited(ctx context.Context, pool *pgxpool.Pool, id schema.ID, action string, detail map[string]any, do func(pgx.Tx, *account.Store) (target string, err error)) error {
-	text, err := json.Marshal(detail)
-	if err != nil {
-		return err
-	}
 	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
 		target, err := do(tx, account.NewStore(tx, time.Now))
 		if err != nil {
 			return err
 		}
-		now := time.Now().UTC().Truncate(time.Microsecond)
-		act := usage.Act{AuditID: schema.NewID(now), At: usage.Time{Time: now}, Action: action, Target: target, Detail: text}
-		return act.Note(ctx, tx, id)
+		return noteAct(ctx, tx, id, action, target, detail)
 	})
+}
+
+// noteAct adds a line to the account's audit log.
+func noteAct(ctx context.Context, tx pgx.Tx, id schema.ID, action, target string, detail map[string]any) error {
+	text, err := json.Marshal(detail)
+	if err != nil {
+		return err
+	}
+	now := time.Now().UTC().Truncate(time.Microsecond)
+	act := usage.Act{AuditID: schema.NewID(now), At: usage.Time{Time: now}, Action: action, Target: target, Detail: text}
+	return act.Note(ctx, tx, id)
 }
 
 // table prints rows under a header.

@@ -17,6 +17,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
@@ -146,6 +147,7 @@ type queryCommand struct {
 	SMTPHost string         `name:"smtp-host" placeholder:"HOST" help:"Mail server of the processors, given to both. Without one e-mail channels and report schedules are refused."`
 	Webhooks webhook.Config `embed:""`
 	Plans    limit.Config   `embed:""`
+	Limits   query.Limits   `embed:""`
 	Prices   pricing.Config `embed:""`
 }
 
@@ -168,7 +170,7 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}
 	t, err := newQuery(queryConfig{
 		keyFile: c.JWTKeyFile, trustedProxies: c.TrustedProxies, publicFlags: c.publicFlags, identityFlags: c.identityFlags,
-		books: books, plans: c.Plans, smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
+		books: books, plans: c.Plans, limits: c.Limits, smtpHost: c.SMTPHost, webhooks: c.Webhooks, secrets: secrets,
 	}, pool, registry, log)
 	if err != nil {
 		return err

@@ -32,7 +32,7 @@ type credentials struct {
 	id schema.ID
 }
 
-// createAccount makes an account, its owner and a first API key: all or nothing.
+// createAccount makes an account, its owner, a first API key and the first line of its audit log: all or nothing.
 func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (credentials, error) {
 	if n.password == "" {
 		n.password = rand.Text()
@@ -58,8 +58,10 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 		if _, err := store.CreateUser(ctx, a.ID, n.email, hash, account.Owner); err != nil {
 			return err
 		}
-		_, made.APIKey, err = store.CreateKey(ctx, a.ID, account.NewKey{Name: "first key"})
-		return err
+		if _, made.APIKey, err = store.CreateKey(ctx, a.ID, account.NewKey{Name: "first key"}); err != nil {
+			return err
+		}
+		return noteAct(ctx, tx, a.ID, "account.create", a.ID.Text(schema.AccountPrefix), map[string]any{"plan": n.plan, "owner": n.email})
 	})
 	return made, err
 }

@@ -157,8 +157,9 @@ type queryConfig struct {
 	trustedProxies []string
 	publicFlags
 	identityFlags
-	books *pricing.Books
-	plans limit.Config
+	books  *pricing.Books
+	plans  limit.Config
+	limits query.Limits
 	// smtpHost is the mail server of the processors; empty when they have none.
 	smtpHost string
 	webhooks webhook.Config
@@ -178,7 +179,7 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 	}
 	server, err := query.New(query.Config{
 		Pool: pool, Keys: keys, TrustedProxies: cfg.trustedProxies, IdentityProviders: cfg.IdentityProviders,
-		PublicURL: cfg.PublicURL, EventsPerMinute: cfg.plans.Of, Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks, Secrets: cfg.secrets,
+		PublicURL: cfg.PublicURL, EventsPerMinute: cfg.plans.Of, Limits: cfg.limits, Prices: cfg.books.Published, Mail: cfg.smtpHost != "", Webhooks: cfg.webhooks, Secrets: cfg.secrets,
 		Metrics: r, Log: log, Now: time.Now,
 	})
 	if err != nil {

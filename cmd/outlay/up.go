@@ -22,6 +22,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
+	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/secret"
@@ -34,6 +35,7 @@ type upCommand struct {
 	Ingest      ingest.Config   `embed:""`
 	Caps        lease.Config    `embed:""`
 	Plans       limit.Config    `embed:""`
+	Limits      query.Limits    `embed:""`
 	Prices      pricing.Config  `embed:""`
 	Processor   processorConfig `embed:""`
 	proxyFlags
@@ -157,7 +159,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, 
 		return err
 	}
 	queryTier, err := newQuery(queryConfig{
-		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books, plans: c.Plans,
+		keyFile: keyFile, trustedProxies: c.TrustedProxies, identityFlags: c.identityFlags, books: books, plans: c.Plans, limits: c.Limits,
 		publicFlags: publicFlags{cmp.Or(c.PublicURL, "http://"+reachable(p.public.Addr()))},
 		smtpHost:    c.Processor.Mail.SMTPHost, webhooks: c.Processor.Webhooks, secrets: secrets,
 	}, pools.query, p.registry, p.log)

@@ -118,7 +118,7 @@ func (c *keyRotateCommand) Run(ctx context.Context) error {
 	}
 	keyID, err := schema.ParseID(schema.KeyPrefix, c.ID)
 	if err != nil {
-		return errors.New("this is not the id of a key; see outlay key list")
+		return errNoKey
 	}
 	if c.Grace < 0 {
 		return errors.New("--grace must not be negative")

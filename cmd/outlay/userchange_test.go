@@ -41,13 +41,19 @@ func TestOperatorChangesHoldOnRunningTiers(t *testing.T) {
 	ofAccount("user", "create", "--email", "viewer@example.com")
 	changed := field(t, ofAccount("user", "password", "viewer@example.com"), "password")
 	viewer := credentials{BaseURL: in.base, Email: "viewer@example.com", Password: changed}
-	signIn(t, viewer)
-	ofAccount("user", "disable", "VIEWER@example.com")
+	signedIn := signIn(t, viewer)
 	var answer map[string]any
+	ofAccount("user", "disable", "VIEWER@example.com")
+	in.within(t, "the end of a signed-in user", func() bool {
+		return signedIn.call(t, http.MethodGet, "/v1/account", "", &answer) == http.StatusUnauthorized
+	})
 	body := fmt.Sprintf(`{"email":%q,"password":%q}`, viewer.Email, viewer.Password)
 	if status := (client{base: in.base}).call(t, http.MethodPost, "/v1/auth/login", body, &answer); status != http.StatusUnauthorized {
 		t.Errorf("a disabled user's sign-in is answered %d, want 401", status)
 	}
+
+	made := field(t, ofAccount("key", "create", "--name", "short"), "id")
+	ofAccount("key", "revoke", made)
 
 	var log struct {
 		Data []struct{ Action string }
@@ -59,7 +65,9 @@ func TestOperatorChangesHoldOnRunningTiers(t *testing.T) {
 	for _, act := range log.Data {
 		actions = append(actions, act.Action)
 	}
-	for _, want := range []string{"account.set_plan", "api_key.rotate", "user.change"} {
+	for _, want := range []string{
+		"account.create", "account.set_plan", "api_key.create", "api_key.rotate", "api_key.revoke", "user.create", "user.change",
+	} {
 		if !strings.Contains(strings.Join(actions, " "), want) {
 			t.Errorf("the audit log lacks %s: %v", want, actions)
 		}

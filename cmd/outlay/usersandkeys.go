@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema"
@@ -63,12 +64,22 @@ func (c *userCreateCommand) Run(ctx context.Context) error {
 	if fault := account.PasswordFault(c.Password); fault != "" {
 		return errors.New("--password " + fault)
 	}
-	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	return c.withStore(ctx, func(store *account.Store, pool *pgxpool.Pool) error {
 		hash, err := hashFor(ctx, store, c.Email, c.Password)
 		if err != nil {
 			return err
 		}
-		user, err := store.CreateUser(ctx, id, c.Email, hash, account.Role(c.Role))
+		var user account.User
+		detail := map[string]any{"email": c.Email, "role": c.Role}
+		err = audited(ctx, pool, id, "user.create", detail, func(_ pgx.Tx, store *account.Store) (string, error) {
+			var err error
+			user, err = store.CreateUser(ctx, id, c.Email, hash, account.Role(c.Role))
+			return user.ID.Text(schema.UserPrefix), err
+		})
 		if err != nil {
 			return err
 		}
@@ -118,13 +129,24 @@ func (c *keyCreateCommand) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
-		var expires *time.Time
-		if c.Expires > 0 {
-			at := time.Now().Add(c.Expires).UTC()
-			expires = &at
-		}
-		key, secret, err := store.CreateKey(ctx, id, account.NewKey{Name: c.Name, ExpiresAt: expires, Grant: grant})
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	wanted := account.NewKey{Name: c.Name, Grant: grant}
+	detail := map[string]any{"name": c.Name, "scopes": grant.Scopes, "agents": grant.Agents}
+	if c.Expires > 0 {
+		at := time.Now().Add(c.Expires).UTC()
+		wanted.ExpiresAt, detail["expires_at"] = &at, at
+	}
+	return c.withStore(ctx, func(_ *account.Store, pool *pgxpool.Pool) error {
+		var key account.Key
+		var secret string
+		err := audited(ctx, pool, id, "api_key.create", detail, func(_ pgx.Tx, store *account.Store) (string, error) {
+			var err error
+			key, secret, err = store.CreateKey(ctx, id, wanted)
+			return key.ID.Text(schema.KeyPrefix), err
+		})
 		if err != nil {
 			return err
 		}
@@ -188,6 +210,9 @@ func moment(t *time.Time) string {
 	return t.UTC().Format(time.RFC3339)
 }
 
+// errNoKey is for what is no id of a key.
+var errNoKey = errors.New("this is not the id of a key; see outlay key list")
+
 type keyRevokeCommand struct {
 	databaseFlags
 	accountFlag
@@ -196,11 +221,21 @@ type keyRevokeCommand struct {
 
 // Run revokes the key.
 func (c *keyRevokeCommand) Run(ctx context.Context) error {
-	return withAccount(ctx, c.databaseFlags, c.accountFlag, func(store *account.Store, id schema.ID) error {
-		keyID, err := schema.ParseID(schema.KeyPrefix, c.ID)
-		if err != nil {
-			return errors.New("this is not the id of a key; see outlay key list")
-		}
-		return store.RevokeKey(ctx, id, keyID)
+	id, err := c.id()
+	if err != nil {
+		return err
+	}
+	keyID, err := schema.ParseID(schema.KeyPrefix, c.ID)
+	if err != nil {
+		return errNoKey
+	}
+	return c.withStore(ctx, func(_ *account.Store, pool *pgxpool.Pool) error {
+		return audited(ctx, pool, id, "api_key.revoke", map[string]any{}, func(_ pgx.Tx, store *account.Store) (string, error) {
+			err := store.RevokeKey(ctx, id, keyID)
+			if errors.Is(err, account.ErrNotFound) {
+				return "", errors.New("the account has no such key; see outlay key list")
+			}
+			return c.ID, err
+		})
 	})
 }

@@ -13,8 +13,8 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
-// standingAge is how long an answer of the database is believed: so soon a
-// disabled user, a changed role and a sign-out show on every replica.
+// standingAge is how long an answer of the database is believed when no notice of a change comes: so soon a sign-out
+// shows on every replica, and while notices are lost a disabled user, another role and another plan.
 const standingAge = 10 * time.Second
 
 // maxStandings bounds the memory; when it is full it starts anew.
@@ -28,6 +28,8 @@ type Standing struct {
 
 	mu    sync.Mutex
 	known map[standingKey]standing
+	// changes counts the notices: what was asked before one is not remembered after it.
+	changes int
 }
 
 // A standingKey has an outsider, or else a user. Whatever a provider's token says is in
@@ -39,6 +41,7 @@ type standingKey struct {
 
 type standing struct {
 	user  account.User
+	plan  account.Plan
 	known bool // and not disabled
 	at    time.Time
 }
@@ -57,13 +60,15 @@ func NewStanding(db Accounts, now func() time.Time) *Standing {
 }
 
 const selectUser = `
-SELECT id, role, email, created_at FROM users
-WHERE account_id = $1 AND id = $2 AND disabled_at IS NULL`
+SELECT u.id, u.role, u.email, u.created_at, a.plan FROM users u JOIN accounts a ON a.id = u.account_id
+WHERE u.account_id = $1 AND u.id = $2 AND u.disabled_at IS NULL`
+
+const selectPlan = `SELECT plan FROM accounts WHERE id = $1`
 
 const selectUserInSignIn = selectUser + `
 	AND NOT EXISTS (SELECT FROM refresh_tokens WHERE sign_in_id = $3 AND account_id = $1 AND revoked_at IS NOT NULL)`
 
-// Check returns who with the user and its role, address and age as they are now, or ErrBadToken when the
+// Check returns who with the plan of the account and the user and its role, address and age as they are now, or ErrBadToken when the
 // user is gone or disabled or the sign-in was ended. An outsider whom nobody has seen
 // yet becomes a user.
 func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) {
@@ -73,30 +78,33 @@ func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) 
 	}
 	s.mu.Lock()
 	found, ok := s.known[key]
+	changes := s.changes
 	s.mu.Unlock()
 	if !ok || s.now().Sub(found.at) >= standingAge {
 		var err error
 		if found, err = s.ask(ctx, key); err != nil {
 			return Principal{}, err
 		}
-		s.remember(key, found)
+		s.remember(key, found, changes)
 	}
 	if !found.known {
 		return Principal{}, fmt.Errorf("%w: the user or the sign-in has ended", ErrBadToken)
 	}
 	u := &found.user
-	who.UserID, who.Role, who.Email, who.CreatedAt = u.ID, u.Role, u.Email, u.CreatedAt
+	who.UserID, who.Role, who.Email, who.CreatedAt, who.Plan = u.ID, u.Role, u.Email, u.CreatedAt, found.plan
 	return who, nil
 }
 
 func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, err error) {
 	found.at = s.now()
 	if key.outsider.Issuer == "" {
-		found.user, err = s.askUser(ctx, key)
+		err = s.askUser(ctx, key, &found)
 	} else {
 		err = s.db.Write(ctx, key.outsider.AccountID, func(ctx context.Context, tx pgx.Tx) error {
-			found.user, err = account.NewStore(tx, s.now).SeeOutsider(ctx, key.outsider)
-			return err
+			if found.user, err = account.NewStore(tx, s.now).SeeOutsider(ctx, key.outsider); err != nil {
+				return err
+			}
+			return tx.QueryRow(ctx, selectPlan, key.outsider.AccountID).Scan(&found.plan)
 		})
 	}
 	if errors.Is(err, account.ErrNotFound) {
@@ -106,34 +114,47 @@ func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, er
 	return found, err
 }
 
-func (s *Standing) askUser(ctx context.Context, key standingKey) (u account.User, err error) {
+func (s *Standing) askUser(ctx context.Context, key standingKey, found *standing) error {
 	statement, args := selectUser, []any{key.account, key.user}
 	if !key.signIn.IsZero() {
 		statement, args = selectUserInSignIn, append(args, key.signIn)
 	}
-	err = s.db.Read(key.account).QueryRow(ctx, statement, args...).Scan(&u.ID, &u.Role, &u.Email, &u.CreatedAt)
+	u := &found.user
+	err := s.db.Read(key.account).QueryRow(ctx, statement, args...).Scan(&u.ID, &u.Role, &u.Email, &u.CreatedAt, &found.plan)
 	if errors.Is(err, pgx.ErrNoRows) {
-		return u, account.ErrNotFound
+		return account.ErrNotFound
 	}
 	if err != nil {
-		return u, fmt.Errorf("check user: %w", err)
+		return fmt.Errorf("check user: %w", err)
 	}
-	return u, nil
+	return nil
 }
 
-func (s *Standing) remember(key standingKey, found standing) {
+func (s *Standing) remember(key standingKey, found standing, changes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	if s.changes != changes {
+		return
+	}
 	if len(s.known) >= maxStandings {
 		clear(s.known)
 	}
 	s.known[key] = found
 }
 
+// Changed makes every next Check ask again: accounts or users are not what they were.
+func (s *Standing) Changed() {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	s.changes++
+	clear(s.known)
+}
+
 // Forget makes the next Check of a user ask again, on this replica.
 func (s *Standing) Forget(userID schema.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	s.changes++
 	for key, found := range s.known {
 		if key.user == userID || found.user.ID == userID {
 			delete(s.known, key)

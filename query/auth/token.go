@@ -50,7 +50,8 @@ type Principal struct {
 	// Outsider is what an outside identity provider said of the user; nil for a token
 	// of our own.
 	Outsider *account.Outsider
-	// Email and CreatedAt are the user's. No token says them, but Standing.Check.
+	// Plan is the account's, Email and CreatedAt are the user's. No token says them, but Standing.Check.
+	Plan      account.Plan
 	Email     string
 	CreatedAt time.Time
 }

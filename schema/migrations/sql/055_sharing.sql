@@ -15,5 +15,5 @@ $$;
 
 -- The query tier keeps users in memory for some seconds; it reads them again within a second of a change of what they may do.
 create trigger users_changed
-    after delete or truncate or update of role, disabled_at, email on users
+    after delete or truncate or update of role, disabled_at, email, password_hash on users
     for each statement execute function notify_change();
