@@ -19,7 +19,7 @@ type Config struct {
 	// BatchWait is how long the broker waits for more records when fewer are there
 	// than fill a batch, so that a few events a second are not a transaction each. 0
 	// takes what is there.
-	BatchWait time.Duration `name:"batch-wait" default:"100ms" help:"How long to wait for more events while fewer are there than fill a transaction; 0 stores what is there at once."`
+	BatchWait time.Duration `name:"batch-wait" default:"250ms" help:"How long to wait for more events while fewer are there than fill a transaction; 0 stores what is there at once."`
 	// FetchMaxBytes bounds what one broker sends at once, and with it memory.
 	FetchMaxBytes int32 `name:"fetch-max-bytes" default:"8388608" help:"Most bytes that are fetched from one broker at once."`
 	// SessionTimeout is how long Kafka waits for a silent processor before its
@@ -36,7 +36,7 @@ const GCPercent = 400
 // DefaultConfig returns the defaults that the flags have.
 func DefaultConfig() Config {
 	return Config{
-		Group: "outlay-processor", BatchRecords: 10_000, BatchWait: 100 * time.Millisecond,
+		Group: "outlay-processor", BatchRecords: 10_000, BatchWait: 250 * time.Millisecond,
 		FetchMaxBytes: 8 << 20, SessionTimeout: 10 * time.Second,
 	}
 }

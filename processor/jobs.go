@@ -24,7 +24,7 @@ func (p *Processor) upkeep() []job {
 		{"refresh_late", 2 * time.Second, p.refreshLate},
 		{"refresh_coarse", 30 * time.Second, p.refreshCoarse},
 		{"leases", 2 * time.Second, p.upkeepLeases},
-		{"fold_sessions", time.Second / 4, p.foldSessions},
+		{"fold_sessions", time.Second / 2, p.foldSessions},
 		{"fold_live", time.Second, p.foldLive},
 		{"check_intake", 15 * time.Second, p.checkIntake},
 		{"prune_live", time.Minute, p.pruneLive},
