@@ -1,5 +1,5 @@
 -- What each role may do. The owner, whom only `outlay migrate` and the commands of administration need, may do everything.
--- outlay_query has its grants from the migrations, one table at a time, because row-level security goes with them.
+-- Each migrate gives all of them again, so that a role that was made later has them too.
 do $$
 declare
     one text;
@@ -31,6 +31,32 @@ begin
         -- Erasing a session ends its link and renames what the audit log has of it; old rows are deleted.
         grant select, update, delete on session_shares, audit_log to outlay_processor;
         grant select, delete, update (network) on refresh_tokens to outlay_processor; -- Deleting locks rows, which needs the right to update one column.
+    end if;
+
+    if exists (select from pg_roles where rolname = 'outlay_query') then
+        -- Row-level security keeps outlay_query to one account, and only what has it, or a view that stands for it, may be granted here.
+        grant usage on schema tenant, public to outlay_query;
+        grant select on all tables in schema tenant to outlay_query;
+        grant select on accounts, event_keys, kafka_offsets, late_buckets, spend, refused_events, budget_leases, schema_settings, intake,
+            sessions, session_parts, jobs, alert_status, incidents, delivery_tries, reports, report_files, report_deliveries,
+            account_retention, reprices, reprice_differences, event_revisions to outlay_query;
+        grant select, insert on budget_resets, audit_log, price_books, reprice_overrides to outlay_query;
+        grant select, insert, delete on price_overrides, report_schedules, budget_forgiven to outlay_query;
+        grant select, insert, update on users, api_keys, session_shares, deliveries to outlay_query;
+        grant select, insert, update, delete on refresh_tokens, budgets, alert_rules, alert_channels to outlay_query;
+        grant insert on alert_secrets to outlay_query; -- Only the processor reads them.
+        grant update (name, sharing) on accounts to outlay_query;
+        -- How far a job is and what came of it, the processor alone writes.
+        grant insert (job_id, account_id, kind, args, created_by, created_at) on jobs to outlay_query;
+        grant insert (report_id, account_id, job_id, title, from_time, to_time, timezone, agents, group_by, created_by, created_at)
+            on reports to outlay_query;
+        grant insert (job_id, account_id, from_time, to_time, model, dry_run, received_before, price_book, created_at, next_time)
+            on reprices to outlay_query;
+        grant insert (account_id, retention_days, updated_at, updated_by), update (retention_days, updated_at, updated_by)
+            on account_retention to outlay_query;
+        -- Before it is known which account a request is for, these find it with the owner's rights.
+        grant execute on function key_that_reads(bytea), users_signing_in(text), signed_in_from(text, text), account_of_refresh_token(bytea),
+            account_of_share(bytea) to outlay_query;
     end if;
 
     if exists (select from pg_roles where rolname = 'outlay_grafana') then

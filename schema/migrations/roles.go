@@ -18,13 +18,15 @@ type role struct {
 	// settings are made where the role is.
 	settings string
 	password string
+	// member is whether the owner is to be a member of the role.
+	member bool
 }
 
 func (o Options) roles() []role {
 	return []role{
 		{name: "outlay_ingest", password: o.IngestPassword},
 		{name: "outlay_processor", password: o.ProcessorPassword},
-		{name: "outlay_query", password: o.QueryPassword},
+		{name: "outlay_query", password: o.QueryPassword, member: true}, // A query tier that signs in as the owner takes the role on.
 		{name: "outlay_grafana", password: o.GrafanaPassword, settings: `;
 alter role outlay_grafana set default_transaction_read_only = on;
 alter role outlay_grafana set statement_timeout = '30s'`},
@@ -43,6 +45,9 @@ func applyRoles(ctx context.Context, conn *pgx.Conn, opt Options) error {
 			opt.Log.WarnContext(ctx, "this user may not make or change roles: have it run as a superuser, then migrate again",
 				"run", "CREATE ROLE "+r.name+" LOGIN PASSWORD '...'", "error", err)
 			err = nil
+		}
+		if err == nil && r.member {
+			err = r.addOwner(ctx, conn, opt)
 		}
 		if err != nil {
 			return err
@@ -66,6 +71,29 @@ func (r role) make(ctx context.Context, conn *pgx.Conn) error {
 	_, err := conn.Exec(ctx, `create role `+r.name+` nologin`+r.settings)
 	if err != nil && !hasCode(err, duplicateObject, uniqueViolation) {
 		return fmt.Errorf("create role %s: %w", r.name, err)
+	}
+	return nil
+}
+
+const isMember = `select coalesce((select pg_has_role(current_user, oid, 'member') from pg_roles where rolname = $1), true)`
+
+// addOwner makes the user a member of the role, where it is there.
+func (r role) addOwner(ctx context.Context, conn *pgx.Conn, opt Options) error {
+	var member bool
+	if err := conn.QueryRow(ctx, isMember, r.name).Scan(&member); err != nil {
+		return fmt.Errorf("look for members of role %s: %w", r.name, err)
+	}
+	if member {
+		return nil
+	}
+	_, err := conn.Exec(ctx, `grant `+r.name+` to current_user`)
+	if hasCode(err, insufficientPrivilege) {
+		opt.Log.WarnContext(ctx, "this user is no member of a role and may not make itself one: have it run as a superuser, then migrate again",
+			"run", "GRANT "+r.name+" TO "+conn.Config().User, "error", err)
+		return nil
+	}
+	if err != nil {
+		return fmt.Errorf("become a member of role %s: %w", r.name, err)
 	}
 	return nil
 }

@@ -4,9 +4,11 @@ import (
 	"errors"
 	"testing"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -101,4 +103,36 @@ func mustRefuse(t *testing.T, pool *pgxpool.Pool, login, sql string) {
 	if !errors.As(err, &pgErr) || pgErr.Code != insufficientPrivilege {
 		t.Errorf("%s: %s = %v, want SQLSTATE %s", login, sql, err, insufficientPrivilege)
 	}
+}
+
+// What a role has in this database: on relations, columns, functions and schemas.
+const selectGrants = `
+select coalesce(string_agg(line, E'\n' order by line), '') from (
+    select relnamespace::regnamespace || '.' || relname || ' ' || acl as line from pg_class, unnest(relacl) as acl
+    union all select attrelid::regclass || '.' || attname || ' ' || acl from pg_attribute, unnest(attacl) as acl
+    union all select oid::regprocedure || ' ' || acl from pg_proc, unnest(proacl) as acl
+    union all select nspname || ' ' || acl from pg_namespace, unnest(nspacl) as acl
+) as granted where line like '% ' || $1 || '=%'`
+
+// A role that is made after the migrations ran, or lost what it had, gets all of it from the next Up.
+func TestUpGrantsToRolesThatAreNew(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		conn := connect(t, db)
+		up(t, conn, migrations.Options{})
+		for _, role := range []string{"outlay_ingest", "outlay_processor", "outlay_query", "outlay_grafana"} {
+			want := one[string](t, conn, selectGrants, role)
+			if want == "" {
+				t.Errorf("%s may do nothing", role)
+			}
+			exec(t, conn, `drop owned by `+role)
+			if left := one[string](t, conn, selectGrants, role); left != "" {
+				t.Fatalf("%s still has %s", role, left)
+			}
+			up(t, conn, migrations.Options{})
+			if diff := cmp.Diff(want, one[string](t, conn, selectGrants, role)); diff != "" {
+				t.Errorf("%s, what it had (-) and got again (+):\n%s", role, diff)
+			}
+		}
+	})
 }

@@ -20,24 +20,3 @@ create policy tenant on {{ . }} using (account_id = current_account() or current
 {{ end }}
 alter table accounts enable row level security;
 create policy tenant on accounts using (id = current_account() or current_user <> 'outlay_query');
-
--- A user who may not create roles is told; the query tier then works without the role.
-do $$
-begin
-    begin
-        create role outlay_query nologin;
-    exception when duplicate_object or unique_violation then null;
-    end;
-    if not pg_has_role(current_user, 'outlay_query', 'member') then
-        grant outlay_query to current_user;
-    end if;
-    grant usage on schema tenant, public to outlay_query;
-    grant select on all tables in schema tenant to outlay_query;
-    grant select on accounts, event_keys, kafka_offsets, late_buckets, spend, refused_events, budget_leases, schema_settings to outlay_query;
-    grant select, insert, update on users, api_keys, session_shares, refresh_tokens to outlay_query;
-    grant select, insert, update, delete on budgets to outlay_query;
-    grant select, insert on budget_resets, audit_log to outlay_query;
-exception when insufficient_privilege then
-    raise notice 'role outlay_query was not made: row-level security does not stand behind the query tier. Create it as a superuser and grant it to this user';
-end
-$$;

@@ -156,14 +156,6 @@ comment on function merge_names(text[], text[]) is 'The names of both, each once
 alter table {{ . }} enable row level security;
 create policy tenant on {{ . }} using (account_id = current_account() or current_user <> 'outlay_query');
 {{ end }}
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select on sessions, session_parts to outlay_query;
-    end if;
-end
-$$;
-
 -- What is stored already. Sessions that a client named later than they began are put together as they are folded.
 insert into session_parts
 select account_id, session_id, array_agg(distinct agent), coalesce(array_agg(distinct user_id) filter (where user_id is not null), '{}'),

@@ -21,11 +21,3 @@ comment on column users.subject is 'How that provider names the user, for ever.'
 
 alter table price_overrides enable row level security;
 create policy tenant on price_overrides using (account_id = current_account() or current_user <> 'outlay_query');
-
-do $$
-begin
-    grant select, insert, delete on price_overrides to outlay_query;
-exception when undefined_object or insufficient_privilege then
-    raise notice 'role outlay_query may not manage prices, because it is not there or belongs to somebody else';
-end
-$$;

@@ -56,11 +56,3 @@ comment on table job_runners is 'Processors that work on jobs, and when they las
 
 alter table jobs enable row level security;
 create policy tenant on jobs using (account_id = current_account() or current_user <> 'outlay_query');
-
-do $$
-begin
-    grant select, insert (job_id, account_id, kind, args, created_by, created_at) on jobs to outlay_query;
-exception when undefined_object or insufficient_privilege then
-    raise notice 'role outlay_query was granted nothing: it is not there';
-end
-$$;

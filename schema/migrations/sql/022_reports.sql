@@ -75,13 +75,3 @@ comment on column report_deliveries.error is 'Why the last try did not succeed, 
 alter table {{ . }} enable row level security;
 create policy tenant on {{ . }} using (account_id = current_account() or current_user <> 'outlay_query');
 {{ end }}
-do $$
-begin
-    grant select, insert (report_id, account_id, job_id, title, from_time, to_time, timezone, agents, group_by, created_by, created_at)
-        on reports to outlay_query;
-    grant select, insert, delete on report_schedules to outlay_query;
-    grant select on report_files, report_deliveries to outlay_query;
-exception when undefined_object or insufficient_privilege then
-    raise notice 'role outlay_query was granted nothing: it is not there';
-end
-$$;

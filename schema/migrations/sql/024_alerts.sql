@@ -117,12 +117,3 @@ comment on table alert_leader is 'The processor that checks the rules, and until
 alter table {{ . }} enable row level security;
 create policy tenant on {{ . }} using (account_id = current_account() or current_user <> 'outlay_query');
 {{ end }}
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select, insert, update, delete on alert_rules, alert_channels to outlay_query;
-        grant insert on alert_secrets to outlay_query;
-        grant select on alert_status, incidents to outlay_query;
-    end if;
-end
-$$;

@@ -56,11 +56,3 @@ comment on column delivery_tries.status is 'What the receiver answered, where it
 alter table {{ . }} enable row level security;
 create policy tenant on {{ . }} using (account_id = current_account() or current_user <> 'outlay_query');
 {{ end }}
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select, insert, update on deliveries to outlay_query;
-        grant select on delivery_tries to outlay_query;
-    end if;
-end
-$$;

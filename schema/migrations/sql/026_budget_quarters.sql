@@ -205,10 +205,3 @@ $$;
 
 alter table budget_forgiven enable row level security;
 create policy tenant on budget_forgiven using (account_id = current_account() or current_user <> 'outlay_query');
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select, insert, delete on budget_forgiven to outlay_query;
-    end if;
-end
-$$;

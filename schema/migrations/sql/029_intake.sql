@@ -58,14 +58,6 @@ comment on function move_positions(text, integer[], bigint[], bigint[], numeric)
 
 alter table intake enable row level security;
 create policy tenant on intake using (account_id = (select current_account()) or (select current_user <> 'outlay_query'));
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select on intake to outlay_query;
-    end if;
-end
-$$;
-
 -- What was stored before is known by hour of arrival, and where its events are is not: they are looked for as far back as any
 -- event may be late.
 insert into intake (account_id, hour, accepted, stored, duplicates, dead_letters, first_ts, last_ts)

@@ -17,15 +17,6 @@ comment on column account_retention.updated_by is 'Who set retention_days; null 
 
 alter table account_retention enable row level security;
 create policy tenant on account_retention using (account_id = (select current_account()) or (select current_user <> 'outlay_query'));
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select, insert (account_id, retention_days, updated_at, updated_by), update (retention_days, updated_at, updated_by)
-            on account_retention to outlay_query;
-    end if;
-end
-$$;
-
 -- Whatever sets it: a refresh that reaches events that are deleted empties their sums.
 create function check_retention() returns trigger
     language plpgsql as $$

@@ -242,14 +242,3 @@ comment on function correct_events(uuid, uuid, timestamptz[], uuid[], integer[],
 alter table {{ . }} enable row level security;
 create policy tenant on {{ . }} using (account_id = (select current_account()) or (select current_user <> 'outlay_query'));
 {{ end }}
-do $$
-begin
-    grant select, insert on price_books to outlay_query;
-    grant select, insert (job_id, account_id, from_time, to_time, model, dry_run, received_before, price_book, created_at, next_time)
-        on reprices to outlay_query;
-    grant select, insert on reprice_overrides to outlay_query;
-    grant select on reprice_differences, event_revisions to outlay_query;
-exception when undefined_object or insufficient_privilege then
-    raise notice 'role outlay_query was granted nothing: it is not there';
-end
-$$;

@@ -60,10 +60,3 @@ comment on view usage_daily_agents is 'usage_daily summed over model and provide
 comment on column usage_daily_agents.models is 'Each once, in no order; an empty one for events that named none.';
 
 create view tenant.usage_daily_agents as select * from public.usage_daily_agents where account_id = current_account();
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant select on tenant.usage_daily_agents to outlay_query;
-    end if;
-end
-$$;

@@ -13,11 +13,3 @@ $$;
 comment on function key_that_reads(bytea) is 'The API key with this SHA-256, if it is one with the scope read that has neither been revoked nor expired.';
 
 revoke execute on function key_that_reads(bytea) from public;
-
-do $$
-begin
-    grant execute on function key_that_reads(bytea) to outlay_query;
-exception when undefined_object or insufficient_privilege then
-    raise notice 'role outlay_query may not look keys up, because it is not there or belongs to somebody else';
-end
-$$;

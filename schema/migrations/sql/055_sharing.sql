@@ -5,14 +5,6 @@ alter table accounts add column sharing text not null default 'members' check (s
 
 comment on column accounts.sharing is 'Who may make share links of sessions: all members, admins and owners only, or nobody; off also stops those that exist.';
 
-do $$
-begin
-    if exists (select from pg_roles where rolname = 'outlay_query') then
-        grant update (name, sharing) on accounts to outlay_query;
-    end if;
-end
-$$;
-
 -- The query tier keeps users in memory for some seconds; it reads them again within a second of a change of what they may do.
 create trigger users_changed
     after delete or truncate or update of role, disabled_at, email, password_hash on users

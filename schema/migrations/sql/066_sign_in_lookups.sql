@@ -34,12 +34,3 @@ create function account_of_share(hash bytea) returns uuid
 as $$ select account_id from session_shares where token_sha256 = hash $$;
 
 revoke execute on function users_signing_in(text), signed_in_from(text, text), account_of_refresh_token(bytea), account_of_share(bytea) from public;
-
-do $$
-begin
-    grant execute on function users_signing_in(text), signed_in_from(text, text), account_of_refresh_token(bytea), account_of_share(bytea) to outlay_query;
-    grant delete on refresh_tokens to outlay_query;
-exception when undefined_object or insufficient_privilege then
-    raise notice 'role outlay_query may not sign people in, because it is not there or belongs to somebody else';
-end
-$$;
