@@ -2,6 +2,7 @@ package watch
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
@@ -40,6 +41,12 @@ func newCapped(t *testing.T, db *schematest.DB, now time.Time, b budget.Budget) 
 	c.cap.Scope, c.cap.Timezone, c.cap.OnUnpriced = budget.Scope{AccountID: w.account, Agent: "bot"}, "UTC", budget.Allow
 	c.put(func(*budget.Budget) {})
 	return c
+}
+
+// newDayCap is a cap of 10 USD a day, at noon.
+func newDayCap(t *testing.T) *capped {
+	t.Helper()
+	return newCapped(t, schematest.Database(t), noon, budget.Budget{Limit: 10e9, Period: budget.Day})
 }
 
 // put changes the cap, at the time of the world.
@@ -227,8 +234,7 @@ func TestCapCrossedBeforeItsPeriodEndedIsNotified(t *testing.T) {
 // After an outage of days each period that was over the cap is notified, and the present one as ever.
 func TestEveryPeriodOfAnOutageIsChecked(t *testing.T) {
 	t.Parallel()
-	db := schematest.Database(t)
-	c := newCapped(t, db, noon, budget.Budget{Limit: 10e9, Period: budget.Day})
+	c := newDayCap(t)
 	c.checkAt(noon, noon)
 	for _, day := range []int{0, 2, 3} {
 		c.store(noon.AddDate(0, 0, day), 10)
@@ -247,8 +253,7 @@ func TestEveryPeriodOfAnOutageIsChecked(t *testing.T) {
 // A period is checked with the cap as it was then, or not at all: one that is lowered afterwards was not reached before.
 func TestCapThatWasChangedIsNotAppliedToThePast(t *testing.T) {
 	t.Parallel()
-	db := schematest.Database(t)
-	c := newCapped(t, db, noon, budget.Budget{Limit: 10e9, Period: budget.Day})
+	c := newDayCap(t)
 	c.store(noon, 5)
 	c.checkAt(noon, noon)
 	c.now = midnight.Add(2 * time.Second)
@@ -260,8 +265,7 @@ func TestCapThatWasChangedIsNotAppliedToThePast(t *testing.T) {
 // A cap that is raised and stays reached is notified once, also when its period is checked again after its end.
 func TestReachedCapThatIsRaisedALittle(t *testing.T) {
 	t.Parallel()
-	db := schematest.Database(t)
-	c := newCapped(t, db, noon, budget.Budget{Limit: 10e9, Period: budget.Day})
+	c := newDayCap(t)
 	c.store(noon, 15)
 	c.checkAt(noon, noon)
 	c.now = midnight.Add(-2 * time.Second)
@@ -278,8 +282,7 @@ func TestReachedCapThatIsRaisedALittle(t *testing.T) {
 // A cap that is lowered below what is spent is reached when it is lowered, and a late message in a period that lasts states when it was.
 func TestMessageStatesWhenItWas(t *testing.T) {
 	t.Parallel()
-	db := schematest.Database(t)
-	c := newCapped(t, db, noon, budget.Budget{Limit: 10e9, Period: budget.Day})
+	c := newDayCap(t)
 	c.store(noon, 5)
 	c.checkAt(noon.Add(time.Minute), noon.Add(time.Minute))
 	c.now = noon.Add(time.Hour)
@@ -289,4 +292,65 @@ func TestMessageStatesWhenItWas(t *testing.T) {
 	if got := c.told(); len(got) != 1 || !strings.HasSuffix(got[0], "for the day; 100 % was reached at 2026-03-10 13:00 UTC") {
 		t.Errorf("told %v", got)
 	}
+}
+
+// The thresholds of a cap are told once in a period without a rule, the cap itself
+// without being asked for, and anew in the next period and after a reset.
+func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		w := newWorld(t, db)
+		// Resets know the clock of the database only.
+		w.now = time.Now().UTC().Truncate(time.Second)
+		store := alert.NewStore(db.Pool)
+		if _, err := store.SetChannels(t.Context(), w.account, nil, []alert.Channel{{Type: alert.Email, Address: "cfo@example.com"}}, w.now); err != nil {
+			t.Fatal(err)
+		}
+		caps := budget.NewStore(db.Pool)
+		scope := budget.Scope{AccountID: w.account, Agent: "bot"}
+		b := budget.Budget{Scope: scope, Limit: 10e9, Period: budget.Month, Timezone: "UTC", AlertAt: []float64{0.5, 0.8, 1}, OnUnpriced: budget.Allow}
+		nothing := budget.Budget{Scope: budget.Scope{AccountID: w.account, Agent: "off"}, Period: budget.Day, Timezone: "UTC", OnUnpriced: budget.Allow}
+		if err := errors.Join(caps.Put(t.Context(), b), caps.Put(t.Context(), nothing)); err != nil {
+			t.Fatal(err)
+		}
+		spend := func(usd float64) {
+			w.exec(`INSERT INTO spend AS s VALUES ($1, 'bot', $2, $3, 1) ON CONFLICT (account_id, agent, bucket)
+				DO UPDATE SET cost_nano_usd = s.cost_nano_usd + excluded.cost_nano_usd`, w.account, w.now.Truncate(15*time.Minute), int64(usd*1e9))
+		}
+		spend(4.99)
+		w.check()
+		w.wantTold()
+		spend(0.01)
+		w.check()
+		w.check()
+		half := "budget.threshold | 50 % of the cap: bot | bot has spent $5.00 of its cap of $10.00 for the month"
+		w.wantTold(half)
+		w.now = w.now.Add(time.Second)
+		spend(6)
+		w.watcher = w.restarted()
+		w.check()
+		w.check()
+		most := "budget.threshold | 80 % of the cap: bot | bot has spent $11.00 of its cap of $10.00 for the month"
+		all := "budget.exceeded | Cap reached: bot | bot has spent $11.00 of its cap of $10.00 for the month"
+		w.wantTold(half, all, most)
+		w.now = w.now.Add(time.Second)
+		if err := caps.Reset(t.Context(), scope, b.Window(w.now), nil); err != nil {
+			t.Fatal(err)
+		}
+		w.check()
+		spend(5)
+		w.check()
+		w.wantTold(half, all, most, half)
+		w.now = b.Window(w.now).End.Add(time.Hour)
+		w.check()
+		w.wantTold(half, all, most, half)
+		spend(8)
+		w.check()
+		if got := w.told(); len(got) != 6 || !strings.HasPrefix(got[5], "budget.threshold | 80 %") {
+			t.Errorf("in the next month: %v", got)
+		}
+		if n := len(w.incidents()); n != 6 {
+			t.Errorf("%d incidents, want 6", n)
+		}
+	})
 }
