@@ -2,11 +2,13 @@ package query
 
 import (
 	"bytes"
+	"cmp"
 	"errors"
 	"io"
 	"mime"
 	"net/http"
-	"strings"
+	"slices"
+	"strconv"
 
 	"github.com/go-json-experiment/json"
 	"github.com/go-json-experiment/json/jsontext"
@@ -27,13 +29,14 @@ func (c *call) optionalBody(v any) error {
 }
 
 // body reads the request's JSON object into v. Unknown, repeated and differently
-// spelled names are refused, and whatever follows the object.
-func (c *call) body(v any) error {
+// spelled names are refused, whatever follows the object, and null but for the
+// fields of nullable.
+func (c *call) body(v any, nullable ...string) error {
 	text, err := c.text()
 	if err != nil {
 		return err
 	}
-	return readObject(text, v)
+	return readObject(text, v, nullable...)
 }
 
 // text returns the request's body as it is.
@@ -59,12 +62,31 @@ func (c *call) text() ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 
-// readObject reads a JSON object over v.
-func readObject(text []byte, v any) error {
+// readObject reads a JSON object over v, in which only the fields of nullable may be null.
+func readObject(text []byte, v any, nullable ...string) error {
 	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
 		return problem.FromFaults(schema.Faults{bodyFault(err)})
 	}
+	if faults := nulls(text, nullable); len(faults) > 0 {
+		return problem.FromFaults(faults)
+	}
 	return nil
+}
+
+// nulls returns the fields of a JSON object that are null and must not be: a program whose variable is unset sends them,
+// and means neither nothing nor all.
+func nulls(text []byte, nullable []string) (faults schema.Faults) {
+	decoder := jsontext.NewDecoder(bytes.NewReader(text))
+	for {
+		token, err := decoder.ReadToken()
+		if err != nil {
+			return faults // The end: the text was read before.
+		}
+		field := fieldOf(decoder.StackPointer())
+		if token.Kind() == 'n' && decoder.StackDepth() > 0 && !slices.Contains(nullable, field) {
+			faults.Add(field, "must not be null: leave it out, or give a value")
+		}
+	}
 }
 
 // bodyFault names the field that an error of the decoder is about.
@@ -80,14 +102,18 @@ func bodyFault(err error) fault {
 	return fault{Field: field, Message: "is not of the right type"}
 }
 
-// fieldOf writes a JSON pointer as clients write a field: "condition.value".
+// fieldOf writes a JSON pointer as clients write a field: "condition.value", "channels[0].url".
 func fieldOf(pointer jsontext.Pointer) string {
-	var names []string
+	field := ""
 	for name := range pointer.Tokens() {
-		names = append(names, name)
+		switch _, err := strconv.Atoi(name); {
+		case err == nil:
+			field += "[" + name + "]"
+		case field == "":
+			field = name
+		default:
+			field += "." + name
+		}
 	}
-	if len(names) == 0 {
-		return "body"
-	}
-	return strings.Join(names, ".")
+	return cmp.Or(field, "body")
 }

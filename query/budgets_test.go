@@ -245,7 +245,7 @@ func TestBadBudgetsAreRefused(t *testing.T) {
 		`{"limit_usd":1,"period":"day","alert_at":[0]}`:                  "alert_at",
 		`{"limit_usd":1,"period":"day","alert_at":[1.1]}`:                "alert_at",
 		`{"limit_usd":1,"period":"day","alert_at":0.5}`:                  "alert_at",
-		`{"limit_usd":1,"period":"day","alert_at":["1"]}`:                "alert_at.0",
+		`{"limit_usd":1,"period":"day","alert_at":["1"]}`:                "alert_at[0]",
 		`{"limit_usd":1,"period":"day","on_unpriced":"maybe"}`:           "on_unpriced",
 		`{"limit_usd":1,"period":"day","limit":2}`:                       "limit",
 		`{"limit_usd":1,"period":"day","Period":"day"}`:                  "Period",

@@ -1,6 +1,7 @@
 package query_test
 
 import (
+	"fmt"
 	"net/http"
 	"regexp"
 	"slices"
@@ -8,6 +9,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/getkin/kin-openapi/openapi3"
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
@@ -273,6 +275,14 @@ func (e *endpoint) refusesOtherMethods(w *world, table []endpoint, i ids) {
 		if e.method == http.MethodGet && !strings.Contains(allow, http.MethodHead) || !strings.Contains(allow, e.method) {
 			w.t.Errorf("%s: Allow %q lacks %s", answer.what, allow, e.method)
 		}
+		for _, named := range strings.Split(allow, ", ") {
+			documented := slices.ContainsFunc(table, func(other endpoint) bool {
+				return other.path == e.path && (other.method == named || named == http.MethodHead)
+			})
+			if !documented && e.path != "/v1/events" {
+				w.t.Errorf("%s: Allow %q, but no %s is documented", answer.what, allow, named)
+			}
+		}
 	}
 }
 
@@ -316,6 +326,15 @@ func (e *endpoint) refusesNonsense(w *world, i ids) {
 	if refusal.Errors[0].Field != "nonsense" {
 		w.t.Errorf("%s %s: %+v, want an error of nonsense", e.method, e.path, refusal)
 	}
+	for name, nullable := range e.fields(w.t) {
+		if nullable {
+			continue
+		}
+		refusal := w.send(w.alice.token, e.method, e.at(i), fmt.Sprintf(`{%q:null}`, name)).refused(http.StatusUnprocessableEntity)
+		if !slices.ContainsFunc(refusal.Errors, func(f schema.Fault) bool { return f.Field == name }) {
+			w.t.Errorf("%s %s with %s null: %+v", e.method, e.path, name, refusal)
+		}
+	}
 	w.send(w.alice.token, e.method, e.at(i), `[`).refused(http.StatusUnprocessableEntity)
 	w.send(w.alice.token, e.method, e.at(i), `{"x":"`+strings.Repeat("x", 65<<10)+`"}`).refused(http.StatusRequestEntityTooLarge)
 }
@@ -327,13 +346,38 @@ func (e *endpoint) parameters(t testing.TB) []string {
 	if !strings.HasPrefix(e.path, "/v1/") {
 		return nil
 	}
+	return append(queryParameters(e.operation(t)), "nonsense")
+}
+
+// fields are those of the body that the document names, and whether they may be null.
+func (e *endpoint) fields(t testing.TB) map[string]bool {
+	t.Helper()
+	fields := map[string]bool{}
+	var add func(*openapi3.Schema)
+	add = func(s *openapi3.Schema) {
+		for name, property := range s.Properties {
+			fields[name] = property.Value.Type.Includes("null")
+		}
+		for _, part := range s.AllOf {
+			add(part.Value)
+		}
+	}
+	add(e.operation(t).RequestBody.Value.Content.Get("application/json").Schema.Value)
+	if len(fields) == 0 {
+		t.Fatalf("%s %s has a body without fields in the document", e.method, e.path)
+	}
+	return fields
+}
+
+func (e *endpoint) operation(t testing.TB) *openapi3.Operation {
+	t.Helper()
 	doc, err := document()
 	if err != nil {
 		t.Fatal(err)
 	}
 	for path, item := range doc.Paths.Map() {
 		if operation := item.GetOperation(e.method); operation != nil && placeholder.ReplaceAllString(path, ":") == placeholder.ReplaceAllString(e.path, ":") {
-			return append(queryParameters(operation), "nonsense")
+			return operation
 		}
 	}
 	t.Fatalf("%s %s is not in the document", e.method, e.path)

@@ -64,7 +64,7 @@ func TestRequestsOfAPlan(t *testing.T) {
 	t.Parallel()
 	limits := query.DefaultLimits()
 	limits.Enterprise = 8
-	c := clock{now: time.Now().Truncate(time.Minute).Add(10 * time.Second)}
+	c := clock{now: time.Now().Truncate(time.Minute).Add(70 * time.Second)}
 	w := newWorldWith(t, database(t), func(config *query.Config) { config.Limits, config.Now = limits, c.Now })
 	vera := w.tokenFor(w.alice.colleague("vera@example.org", viewer))
 	reset := c.now.Truncate(time.Minute).Add(time.Minute).Unix()

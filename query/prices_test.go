@@ -199,7 +199,7 @@ func TestBadOverridesAreRefused(t *testing.T) {
 		`{}`: "match input_usd_per_mtok output_usd_per_mtok",
 		`{"match":" ","input_usd_per_mtok":-1,"output_usd_per_mtok":"1"}`:                             "input_usd_per_mtok output_usd_per_mtok match",
 		`{"match":"m","input_usd_per_mtok":1e3,"output_usd_per_mtok":0.0000001}`:                      "input_usd_per_mtok output_usd_per_mtok",
-		`{"match":"m","input_usd_per_mtok":1000001,"output_usd_per_mtok":null}`:                       "input_usd_per_mtok output_usd_per_mtok",
+		`{"match":"m","input_usd_per_mtok":1000001,"output_usd_per_mtok":null}`:                       "output_usd_per_mtok",
 		`{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1,"cache_read_usd_per_mtok":true}`: "cache_read_usd_per_mtok",
 		`{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1,"from":"soon"}`:                  "from",
 		`{"match":"m","input_usd_per_mtok":1,"output_usd_per_mtok":1,"from":"1999-12-31"}`:            "from",

@@ -198,7 +198,7 @@ func TestReportRequestsAreChecked(t *testing.T) {
 		`{"from":"2026-11-01","to":"2026-11-02","title":"` + strings.Repeat("x", 201) + `"}`:          "title",
 		`{"from":"2026-11-01","to":"2026-11-02","title":"a\u0000b"}`:                                  "title",
 		`{"from":"2026-11-01","to":"2026-11-02","format":"pdf"}`:                                      "format",
-		`{"from":"2026-11-01","to":"2026-11-02","agents":[` + strings.Repeat(`"a",`, 700) + `"b",1]}`: "agents.701",
+		`{"from":"2026-11-01","to":"2026-11-02","agents":[` + strings.Repeat(`"a",`, 700) + `"b",1]}`: "agents[701]",
 	} {
 		refusal := w.alice.post("/v1/reports/generate", body).refused(http.StatusUnprocessableEntity)
 		if len(refusal.Errors) == 0 || refusal.Errors[0].Field != field {

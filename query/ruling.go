@@ -171,11 +171,14 @@ func alertDetail(r *alert.Rule) map[string]any {
 	}
 }
 
+// nullableOfAlert are the fields that null takes away from a rule.
+var nullableOfAlert = []string{"agent", "model", "provider"}
+
 // createAlert makes a rule. Its answer is the only one that holds the secrets of its
 // webhooks.
 func (s *Server) createAlert(c *call) error {
 	var request alertRequest
-	if err := c.body(&request); err != nil {
+	if err := c.body(&request, nullableOfAlert...); err != nil {
 		return err
 	}
 	now := s.now().UTC().Truncate(time.Microsecond)
@@ -208,7 +211,7 @@ func (s *Server) changeAlert(c *call) error {
 	}
 	// What is wrong with the body by itself is told whether there is such a rule or not.
 	var request alertRequest
-	if err := readObject(text, &request); err != nil {
+	if err := readObject(text, &request, nullableOfAlert...); err != nil {
 		return err
 	}
 	if err := s.channels.checkRequest(c.ctx(), request.Channels); err != nil {
@@ -242,7 +245,7 @@ func (s *Server) changeAlert(c *call) error {
 // change makes of a rule what the body says and returns what the audit log shows.
 func (s *Server) change(ctx context.Context, store *alert.Store, rule *alert.Rule, text []byte) ([]byte, error) {
 	request := requestOf(rule)
-	if err := readObject(text, &request); err != nil {
+	if err := readObject(text, &request, nullableOfAlert...); err != nil {
 		return nil, err
 	}
 	kept := rule.Channels

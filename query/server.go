@@ -78,6 +78,9 @@ type Server struct {
 	metrics *metrics
 	gzips   sync.Pool
 	engine  *gin.Engine
+	// methods are those of each path. Of an address without parameters the router would also name those of an address with
+	// one in its place.
+	methods map[string][]string
 }
 
 // New returns a Server. It does not touch the database.
@@ -127,6 +130,7 @@ func New(config Config) (*Server, error) {
 		now:             config.Now,
 		log:             config.Log,
 		metrics:         newMetrics(config.Metrics),
+		methods:         map[string][]string{},
 		gzips:           sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar(config.Pool))
@@ -199,7 +203,7 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	}
 	e.Use(identify, secure, s.measure, s.compress, s.rescue)
 	e.NoRoute(s.adapt(notFound))
-	e.NoMethod(s.adapt(methodNotAllowed))
+	e.NoMethod(s.adapt(s.methodNotAllowed))
 	s.routes(e)
 	return e, nil
 }
@@ -208,8 +212,10 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 func (s *Server) routes(e *gin.Engine) {
 	handle := func(method, path string, h gin.HandlerFunc) {
 		e.Handle(method, path, h)
+		s.methods[path] = append(s.methods[path], method)
 		if method == http.MethodGet {
 			e.Handle(http.MethodHead, path, h) // net/http leaves the body out.
+			s.methods[path] = append(s.methods[path], http.MethodHead)
 		}
 	}
 	open := func(method, path string, h handler) { handle(method, path, s.adapt(plain(method, h))) }
@@ -318,8 +324,11 @@ func notFound(*call) error {
 	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are described at /docs, and in /openapi.json for programs.")
 }
 
-func methodNotAllowed(c *call) error {
-	methods := strings.Split(c.Writer.Header().Get("Allow"), ", ")
+func (s *Server) methodNotAllowed(c *call) error {
+	methods := slices.Clone(s.methods[c.Request.URL.Path])
+	if methods == nil {
+		methods = strings.Split(c.Writer.Header().Get("Allow"), ", ")
+	}
 	if c.Request.URL.Path == "/v1/events" {
 		methods = append(methods, http.MethodPost) // Ingest answers it.
 	}

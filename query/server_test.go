@@ -78,8 +78,9 @@ func newServer(t testing.TB, pool *pgxpool.Pool, change func(*query.Config)) *wo
 	w.tier = schematest.As(t, pool, "outlay_query")
 	config := query.Config{
 		Pool: w.tier, Keys: w.keys, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Metrics: w.registry,
-		Mail: true, Resolver: names{},
+		Mail: true, Resolver: names{}, Limits: query.DefaultLimits(),
 	}
+	config.Limits.Creations = 10_000 // Tests make much in a minute.
 	change(&config)
 	server, err := query.New(config)
 	if err != nil {
