@@ -1,9 +1,12 @@
 package ingest
 
 import (
+	"errors"
 	"net/http"
 	"strings"
 	"time"
+
+	"github.com/gin-gonic/gin"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -11,8 +14,8 @@ import (
 )
 
 // authenticate returns whom the request's API key stands for.
-func (s *Server) authenticate(r *http.Request) (account.Credential, error) {
-	secret, err := bearer(r)
+func (s *Server) authenticate(g *gin.Context) (account.Credential, error) {
+	secret, err := bearer(g.Request)
 	if err != nil {
 		return account.Credential{}, err
 	}
@@ -21,7 +24,10 @@ func (s *Server) authenticate(r *http.Request) (account.Credential, error) {
 		return account.Credential{}, problem.New(problem.Unauthorized,
 			"This is not an API key: one starts with "+account.KeyPrefix+" and has 48 characters. Check that it was copied whole.")
 	}
-	c, ok, err := s.keys.Lookup(r.Context(), hash)
+	c, ok, err := s.keys.Lookup(g.Request.Context(), hash, g)
+	if errors.Is(err, account.ErrTooManyLookups) {
+		return account.Credential{}, errTooManyKeys
+	}
 	if err != nil {
 		return account.Credential{}, &problem.Problem{
 			Code:       problem.Internal,
@@ -37,6 +43,14 @@ func (s *Server) authenticate(r *http.Request) (account.Credential, error) {
 		return account.Credential{}, errNotForTracking
 	}
 	return c, nil
+}
+
+// errTooManyKeys is the answer to a key that is not in memory, from a network that sent many such keys. It may be a good one that was
+// made just now, so it is not 401, which clients do not send again.
+var errTooManyKeys = &problem.Problem{
+	Code:       problem.RateLimited,
+	Detail:     "Too many API keys that do not exist came from this network, and this one is not known yet. A key that was just made works within a second; any other should be checked.",
+	RetryAfter: time.Second,
 }
 
 // errNotForTracking and errOtherAgent are what keys may not do; that they are good keys is no secret to who has them.

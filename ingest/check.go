@@ -31,7 +31,7 @@ func (s *Server) checkBudget(c *gin.Context) error {
 		return err
 	}
 	defer s.room.leave()
-	credential, err := s.authenticate(c.Request)
+	credential, err := s.authenticate(c)
 	if err != nil {
 		return err
 	}

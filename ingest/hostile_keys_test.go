@@ -2,19 +2,23 @@ package ingest
 
 import (
 	"context"
+	"fmt"
 	"log/slog"
 	"math/rand/v2"
 	"net/http"
+	"net/http/httptest"
 	"strings"
 	"sync"
 	"testing"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -76,11 +80,12 @@ func TestGuessedKeysDoNotReachTheDatabase(t *testing.T) {
 	// It is not kept fresh: whatever could be a key is looked up.
 	f.ingest.keys = account.NewDirectory(traced, slog.New(slog.DiscardHandler), time.Now)
 
-	r := &http.Request{Header: http.Header{}}
+	g, _ := gin.CreateTestContext(httptest.NewRecorder())
+	g.Request = &http.Request{Header: http.Header{}}
 	guess := func(secret string) {
 		t.Helper()
-		r.Header["Authorization"] = []string{"Bearer " + secret}
-		if _, err := f.ingest.authenticate(r); err == nil {
+		g.Request.Header["Authorization"] = []string{"Bearer " + secret}
+		if _, err := f.ingest.authenticate(g); err == nil {
 			t.Fatalf("%q is accepted", secret)
 		}
 	}
@@ -126,5 +131,119 @@ func TestGuessedKeysDoNotReachTheDatabase(t *testing.T) {
 		if len(args) != 1 || !ok || len(hash) != len(account.Hash{}) {
 			t.Errorf("the database is asked with %v, want a hash alone", args)
 		}
+	}
+}
+
+// lookups counts the look-ups of single keys.
+func (s *statements) lookups() (n int) {
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	for _, args := range s.args {
+		if len(args) == 1 {
+			if hash, ok := args[0].([]byte); ok && len(hash) == len(account.Hash{}) {
+				n++
+			}
+		}
+	}
+	return n
+}
+
+// A network that guesses keys is refused without a query after the first ones of a minute. Keys that are in memory work from there, and
+// one that was just made within a second; other networks notice nothing.
+func TestNetworkThatGuessesKeysIsLimited(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	seen := &statements{}
+	config := db.Pool.Config()
+	config.ConnConfig.Tracer = seen
+	traced, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(traced.Close)
+	store := account.NewStore(db.Pool, time.Now)
+	owner, err := store.CreateAccount(t.Context(), "test", account.Enterprise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	newKey := func() string {
+		t.Helper()
+		_, secret, err := store.CreateKey(t.Context(), owner.ID, account.NewKey{Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		return secret
+	}
+	known := newKey()
+
+	now := time.Now() // All of it is within a minute.
+	directory := account.NewDirectory(traced, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	running, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); directory.Run(running) }()
+	t.Cleanup(func() { stop(); <-stopped })
+	for deadline := time.Now().Add(10 * time.Second); directory.Ready() != nil && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+
+	f := newFixture(t, nil)
+	f.ingest.keys = directory
+	f.ingest.proxies = []string{"127.0.0.0/8"}
+	f.server = startServer(t, f.ingest.Handler(), httpserver.Config{})
+	from := func(address, secret string) answer {
+		t.Helper()
+		return f.post(t, "/v1/track", `{"agent":"a"}`, "Authorization", "Bearer "+secret, "X-Forwarded-For", address)
+	}
+	for _, network := range []string{"203.0.113.%d", "2001:db8:0:1::%x"} {
+		before := seen.lookups()
+		for i := range account.LookupsPerMinute {
+			if got := from(fmt.Sprintf(network, i), account.NewSecret()); got.status != http.StatusUnauthorized {
+				t.Fatalf("guess %d from %s is answered %d %v", i, network, got.status, got.body)
+			}
+		}
+		for i := range 50 {
+			got := from(fmt.Sprintf(network, 200+i), account.NewSecret())
+			if got.status != http.StatusTooManyRequests || got.header.Get("Retry-After") != "1" {
+				t.Fatalf("one guess more from %s is answered %d %v", network, got.status, got.body)
+			}
+		}
+		if n := seen.lookups() - before; n != account.LookupsPerMinute {
+			t.Errorf("%d look-ups for %s, want %d", n, network, account.LookupsPerMinute)
+		}
+		if got := from(fmt.Sprintf(network, 1), known); got.status != http.StatusOK {
+			t.Errorf("a known key from %s is answered %d %v", network, got.status, got.body)
+		}
+		fresh, made := newKey(), time.Now()
+		for got := from(fmt.Sprintf(network, 1), fresh); got.status != http.StatusOK; got = from(fmt.Sprintf(network, 1), fresh) {
+			if got.status != http.StatusTooManyRequests || time.Since(made) > time.Second {
+				t.Errorf("%v after it was made, a key from %s is answered %d %v", time.Since(made), network, got.status, got.body)
+				break
+			}
+			time.Sleep(10 * time.Millisecond)
+		}
+	}
+	if n := directory.RefusedLookups(); n < 100 {
+		t.Errorf("%d refused look-ups counted, want 100 and more", n)
+	}
+	for _, neighbour := range []string{"203.0.114.1", "2001:db8:0:2::1", "127.0.0.1"} {
+		if got := from(neighbour, account.NewSecret()); got.status != http.StatusUnauthorized {
+			t.Errorf("a wrong key from %s is answered %d %v", neighbour, got.status, got.body)
+		}
+	}
+}
+
+// Without a proxy that is trusted, the address in a header changes nothing.
+func TestForgedAddressDoesNotLiftTheLimitOfGuesses(t *testing.T) {
+	t.Parallel()
+	f := newFixture(t, nil)
+	f.ingest.keys = account.NewDirectory(schematest.Database(t).Pool, slog.New(slog.DiscardHandler), time.Now)
+	status := map[int]int{}
+	for i := range 2*account.LookupsPerMinute + 1 { // One more than two minutes allow.
+		address := fmt.Sprintf("198.51.%d.1", i)
+		got := f.post(t, "/v1/track", `{"agent":"a"}`, "Authorization", "Bearer "+account.NewSecret(), "X-Forwarded-For", address, "X-Real-IP", address)
+		status[got.status]++
+	}
+	if status[http.StatusUnauthorized] < account.LookupsPerMinute || status[http.StatusTooManyRequests] == 0 {
+		t.Errorf("guesses with forged addresses are answered %v", status)
 	}
 }

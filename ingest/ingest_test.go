@@ -31,14 +31,15 @@ import (
 // testKeys is a directory of API keys without a database.
 type testKeys map[account.Hash]account.Credential
 
-func (k testKeys) Lookup(_ context.Context, h account.Hash) (account.Credential, bool, error) {
+func (k testKeys) Lookup(_ context.Context, h account.Hash, _ account.Asker) (account.Credential, bool, error) {
 	c, ok := k[h]
 	return c, ok, nil
 }
 
-func (testKeys) Ready() error       { return nil }
-func (testKeys) Age() time.Duration { return 0 }
-func (k testKeys) Size() int        { return len(k) }
+func (testKeys) Ready() error          { return nil }
+func (testKeys) Age() time.Duration    { return 0 }
+func (k testKeys) Size() int           { return len(k) }
+func (testKeys) RefusedLookups() int64 { return 0 }
 
 // trackAll is what a key may do unless something else was asked for.
 var trackAll = account.Grant{Scopes: []account.Scope{account.Track}}

@@ -101,6 +101,10 @@ func (m *metrics) keys(directory Keys) {
 		Name: "outlay_ingest_key_cache_entries",
 		Help: "API keys held in memory.",
 	}, func() float64 { return float64(directory.Size()) })
+	m.factory.NewCounterFunc(prometheus.CounterOpts{
+		Name: "outlay_ingest_refused_key_lookups_total",
+		Help: "Requests with an API key that is not in memory, refused because their network sent many such keys in the minute.",
+	}, func() float64 { return float64(directory.RefusedLookups()) })
 }
 
 func (m *metrics) recent(known *recent) {

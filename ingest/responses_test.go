@@ -95,7 +95,7 @@ func wantRequestID(t *testing.T, r answer) {
 // brokenKeys panic when they are looked up.
 type brokenKeys struct{ testKeys }
 
-func (brokenKeys) Lookup(context.Context, account.Hash) (account.Credential, bool, error) {
+func (brokenKeys) Lookup(context.Context, account.Hash, account.Asker) (account.Credential, bool, error) {
 	panic("broken")
 }
 

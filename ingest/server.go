@@ -26,7 +26,8 @@ import (
 
 // Keys looks API keys up; account.Directory is the real one.
 type Keys interface {
-	Lookup(ctx context.Context, h account.Hash) (account.Credential, bool, error)
+	Lookup(ctx context.Context, h account.Hash, from account.Asker) (account.Credential, bool, error)
+	RefusedLookups() int64
 	Ready() error
 	Age() time.Duration
 	Size() int
@@ -66,6 +67,8 @@ type Deps struct {
 	// Prices returns the price book that an account is charged by, or nil while
 	// it is not known yet.
 	Prices func(account schema.ID) *price.Book
+	// TrustedProxies are addresses and networks whose X-Forwarded-For is believed. They passed ValidateProxies.
+	TrustedProxies []string
 	// Kafka was made with the ProducerOptions of the configuration, for Topic.
 	Kafka   *kgo.Client
 	Topic   string
@@ -88,9 +91,18 @@ type Server struct {
 	producer *Producer
 	room     *room
 	recent   *recent
+	proxies  []string
 	metrics  *metrics
 	log      *slog.Logger
 	now      func() time.Time
+}
+
+// ValidateProxies returns an error if the proxies are neither addresses nor networks.
+func ValidateProxies(proxies []string) error {
+	if err := gin.New().SetTrustedProxies(proxies); err != nil {
+		return fmt.Errorf("ingest: --trusted-proxies: %w", err)
+	}
+	return nil
 }
 
 // New returns a Server. Its configuration was validated.
@@ -103,7 +115,7 @@ func New(cfg Config, d Deps) *Server {
 	return &Server{
 		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, replays: d.Replays, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
 		producer: newProducer(d.Kafka, cfg, known, m, w), room: newRoom(cfg, m, w), recent: known,
-		metrics: m, log: d.Log, now: d.Now,
+		proxies: d.TrustedProxies, metrics: m, log: d.Log, now: d.Now,
 	}
 }
 
@@ -113,9 +125,14 @@ func (s *Server) Handler() http.Handler {
 	r := gin.New()
 	r.HandleMethodNotAllowed = true
 	r.RedirectTrailingSlash = false
-	// No proxy is trusted: limits go by key, and an address in a header is
-	// whatever its sender wants it to be.
-	_ = r.SetTrustedProxies(nil)
+	// Limits go by key. Only look-ups of keys that are not known go by address, and an
+	// address in a header is whatever its sender wants it to be. X-Real-IP, which gin
+	// believes as well, is not a list: a proxy that only appends to X-Forwarded-For would
+	// let a client set it.
+	r.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	if err := r.SetTrustedProxies(s.proxies); err != nil {
+		panic("BUG: the proxies were not validated: " + err.Error())
+	}
 	r.Use(s.recover)
 	r.NoRoute(s.handle("other", func(*gin.Context) error {
 		return problem.New(problem.NotFound, "There is no such path; the tracking endpoint is POST /v1/track.")

@@ -35,7 +35,7 @@ func (s *Server) export(c *gin.Context, encoding otlp.Encoding, known bool) ([]b
 		return nil, err
 	}
 	defer s.room.leave()
-	credential, err := s.authenticate(c.Request)
+	credential, err := s.authenticate(c)
 	if err != nil {
 		return nil, err
 	}

@@ -194,12 +194,13 @@ type oneKey struct {
 	owner schema.ID
 }
 
-func (k oneKey) Lookup(_ context.Context, h account.Hash) (account.Credential, bool, error) {
+func (k oneKey) Lookup(_ context.Context, h account.Hash, _ account.Asker) (account.Credential, bool, error) {
 	return account.Credential{AccountID: k.owner, Plan: account.Enterprise, Grant: account.Grant{Scopes: []account.Scope{account.Track}}}, h == k.hash, nil
 }
-func (oneKey) Ready() error       { return nil }
-func (oneKey) Age() time.Duration { return 0 }
-func (oneKey) Size() int          { return 1 }
+func (oneKey) Ready() error          { return nil }
+func (oneKey) Age() time.Duration    { return 0 }
+func (oneKey) Size() int             { return 1 }
+func (oneKey) RefusedLookups() int64 { return 0 }
 
 // uncapped has no caps; what tracking does not ask is left out.
 type uncapped struct{ ingest.Caps }

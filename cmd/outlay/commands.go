@@ -32,6 +32,7 @@ type ingestCommand struct {
 	stopFlags
 	databaseFlags
 	kafkaFlags
+	proxyFlags
 	ingest.Config
 	Caps   lease.Config   `embed:""`
 	Plans  limit.Config   `embed:""`
@@ -55,7 +56,7 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	limitMemory(ingestMemory + 2*c.MaxBufferedBytes)
-	t, err := newIngest(c.Config, c.Caps, c.Plans, books, pool, kafka, c.topicNames, registry, log)
+	t, err := newIngest(c.Config, c.proxyFlags, c.Caps, c.Plans, books, pool, kafka, c.topicNames, registry, log)
 	if err != nil {
 		return err
 	}
@@ -132,7 +133,7 @@ func (f secretsFlags) keys(ctx context.Context, log *slog.Logger) (*secret.Keys,
 
 // proxyFlags say whom to believe which address a request came from.
 type proxyFlags struct {
-	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed: the client is its last address that is not one of them. Failed sign-ins are slowed by that address, and the audit log shows it. None by default."`
+	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed: the client is its last address that is not one of them. Failed sign-ins are slowed and look-ups of unknown API keys bounded by that address, and the audit log shows it. None by default."`
 }
 
 type queryCommand struct {

@@ -107,7 +107,7 @@ func (c *cutOff) serve(brokers []string, database *proxy.Proxy, opts ...kgo.Opt)
 	}
 	cfg := ingest.DefaultConfig()
 	cfg.ProduceTimeout = cutOffTimes.ConfirmWithin / 2
-	t, err := newIngest(cfg, lease.Config{OnDatabaseDown: "closed", Times: cutOffTimes}, limit.DefaultConfig(), books, pool,
+	t, err := newIngest(cfg, proxyFlags{}, lease.Config{OnDatabaseDown: "closed", Times: cutOffTimes}, limit.DefaultConfig(), books, pool,
 		append([]kgo.Opt{kgo.SeedBrokers(brokers...)}, opts...), topicNames{Topic: c.topic}, registry, log)
 	if err != nil {
 		c.Fatal(err)

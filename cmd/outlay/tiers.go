@@ -59,11 +59,14 @@ type tier struct {
 	flush func(context.Context) error
 }
 
-func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *pricing.Books, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
+func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans limit.Config, books *pricing.Books, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
 	if err := plans.Validate(); err != nil {
+		return nil, err
+	}
+	if err := ingest.ValidateProxies(proxies.TrustedProxies); err != nil {
 		return nil, err
 	}
 	client, err := kgo.NewClient(slices.Concat(kafka, ingest.ProducerOptions(topics.Topic))...)
@@ -76,7 +79,7 @@ func newIngest(cfg ingest.Config, caps lease.Config, plans limit.Config, books *
 	replays := replay.New(replay.Deps{Pool: pool, Kafka: client, Topic: topics.Topic, Metrics: r, Log: log})
 	server := ingest.New(cfg, ingest.Deps{
 		Keys: directory, Caps: gate, Limits: limiter, Checks: limit.NewChecks(plans, time.Now), Replays: replays, Prices: books.Of,
-		Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
+		TrustedProxies: proxies.TrustedProxies, Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
 		name: "ingest", handler: server.Handler(),

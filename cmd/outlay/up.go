@@ -150,7 +150,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, 
 		return err
 	}
 	limitMemory(upMemory + 2*c.Ingest.MaxBufferedBytes)
-	ingestTier, err := newIngest(c.Ingest, c.Caps, c.Plans, books, pools.ingest, kafka, defaultTopics, p.registry, p.log)
+	ingestTier, err := newIngest(c.Ingest, c.proxyFlags, c.Caps, c.Plans, books, pools.ingest, kafka, defaultTopics, p.registry, p.log)
 	if err != nil {
 		return err
 	}

@@ -29,6 +29,9 @@ type Credential struct {
 // is not in memory and the database does not answer.
 var ErrUnknown = errors.New("cannot look the key up")
 
+// ErrTooManyLookups is returned for a key that is not in memory when its network has asked for too many of those.
+var ErrTooManyLookups = errors.New("too many look-ups of unknown keys from this network")
+
 // Directory holds every valid API key in memory, so that a request costs no
 // query and goes on being served while the database is away. A change reaches it
 // within a second. It is safe for concurrent use.
@@ -43,6 +46,8 @@ type Directory struct {
 	mu      sync.Mutex
 	refused map[Hash]struct{} // keys that the database does not know either
 	lookups chan struct{}     // bounds concurrent queries for keys not in memory
+
+	networks networks
 }
 
 // maxRefused bounds the memory of refused keys; when it is full it starts anew.
@@ -56,8 +61,9 @@ const maxLookups = 4
 func NewDirectory(pool *pgxpool.Pool, log *slog.Logger, now func() time.Time) *Directory {
 	return &Directory{
 		pool: pool, log: log, now: now,
-		refused: map[Hash]struct{}{},
-		lookups: make(chan struct{}, maxLookups),
+		refused:  map[Hash]struct{}{},
+		lookups:  make(chan struct{}, maxLookups),
+		networks: networks{now: now},
 	}
 }
 
@@ -89,6 +95,9 @@ func (d *Directory) Age() time.Duration {
 	}
 	return d.now().Sub(time.Unix(0, at))
 }
+
+// RefusedLookups is the number of look-ups that were refused with ErrTooManyLookups.
+func (d *Directory) RefusedLookups() int64 { return d.networks.refused.Load() }
 
 // Size is the number of keys in memory.
 func (d *Directory) Size() int {
@@ -142,8 +151,9 @@ func scanCredential(row pgx.Row) (Hash, Credential, error) {
 }
 
 // Lookup returns what the key with this hash stands for. ok is false for a key
-// that does not exist, was revoked or has expired. The error is ErrUnknown.
-func (d *Directory) Lookup(ctx context.Context, h Hash) (c Credential, ok bool, err error) {
+// that does not exist, was revoked or has expired. The error is ErrUnknown or
+// ErrTooManyLookups; from is asked for the client's address when the key is not in memory.
+func (d *Directory) Lookup(ctx context.Context, h Hash, from Asker) (c Credential, ok bool, err error) {
 	if keys := d.keys.Load(); keys != nil {
 		if c, ok := (*keys)[h]; ok {
 			return c, c.ExpiresAt.IsZero() || d.now().Before(c.ExpiresAt), nil
@@ -154,6 +164,9 @@ func (d *Directory) Lookup(ctx context.Context, h Hash) (c Credential, ok bool, 
 	d.mu.Unlock()
 	if refused {
 		return Credential{}, false, nil
+	}
+	if !d.networks.take(from.ClientIP()) {
+		return Credential{}, false, ErrTooManyLookups
 	}
 	return d.ask(ctx, h)
 }
