@@ -8,6 +8,7 @@ import (
 
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outlayhq/outlay/schema/topic"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -29,15 +30,17 @@ var errTooLate = errors.New("kafka acknowledged too late for a capped event")
 // waited for anyway.
 const linger = time.Millisecond
 
-// ProducerOptions are the franz-go options that a Producer to topic needs; the
+// ProducerOptions are the franz-go options that a Producer to the topic needs; the
 // caller adds brokers and credentials.
-func ProducerOptions(topic string) []kgo.Opt {
+func ProducerOptions(name string) []kgo.Opt {
 	return []kgo.Opt{
-		kgo.DefaultProduceTopic(topic),
+		kgo.DefaultProduceTopic(name),
 		// acks=all and idempotent writes are franz-go's defaults; named here
 		// because everything stands on them.
 		kgo.RequiredAcks(kgo.AllISRAcks()),
 		kgo.ProducerLinger(linger),
+		// Named, because outlay check compares it with what the topic takes.
+		kgo.ProducerBatchMaxBytes(topic.LargestBatch),
 		kgo.ProducerBatchCompression(kgo.NoCompression()),
 		// They are compressed with tables of 8 MiB that stay: more than all the
 		// rest. What the client does is in our own metrics.

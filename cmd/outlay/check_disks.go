@@ -14,10 +14,10 @@ import (
 const minDiskBytes = 256 << 20
 
 // writes notes whether the brokers take writes now: partitions that cannot be written
-// to, and disks that have failed or are full.
+// to, a topic that refuses large batches, and disks that have failed or are full.
 func (r *checkReport) writes(ctx context.Context, admin *kadm.Client) {
 	partitions, failures, err := topic.Writable(ctx, admin, r.topics.Topic)
-	r.note("writes", fmt.Sprintf("%d partitions take events", partitions-len(failures)), errors.Join(append(failures, err)...))
+	r.note("writes", fmt.Sprintf("%d partitions take events", partitions-len(failures)), errors.Join(append(failures, err, topic.TakesBatches(ctx, admin, r.topics.Topic))...))
 	dirs, err := admin.DescribeAllLogDirs(ctx, nil)
 	if err != nil {
 		r.note("brokers' disks", "are not known: "+err.Error(), nil)

@@ -7,6 +7,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strconv"
 	"sync"
 	"syscall"
@@ -45,6 +46,8 @@ type running struct {
 	*child.Process
 	name string
 	log  string
+	// ops is its operations address; empty for a command without one.
+	ops string
 }
 
 // launch starts the program. Its log is shown when the test fails.
@@ -65,7 +68,10 @@ func launch(t testing.TB, name string, args ...string) *running {
 	if err != nil {
 		t.Fatal(err)
 	}
-	r := &running{process, name, log.Name()}
+	r := &running{Process: process, name: name, log: log.Name()}
+	if i := slices.Index(args, "--ops-listen"); i >= 0 {
+		r.ops = args[i+1]
+	}
 	t.Cleanup(func() {
 		r.kill()
 		if t.Failed() {

@@ -26,7 +26,7 @@ func Writable(ctx context.Context, admin *kadm.Client, name string) (partitions 
 		return 0, nil, fmt.Errorf("topic %s: %w", name, err)
 	}
 	all := topics[name].Partitions.Sorted()
-	needed := minInSync(ctx, admin, name)
+	needed := setting(ctx, admin, name, "min.insync.replicas", 1) // how many have to be in sync for a write
 	for _, p := range all {
 		if err := writable(p, needed); err != nil {
 			failures = append(failures, fmt.Errorf("partition %d of topic %s %w", p.Partition, name, err))
@@ -47,24 +47,40 @@ func writable(p kadm.PartitionDetail, needed int) error {
 	return nil
 }
 
-// minInSync returns how many replicas have to be in sync for a write; 1 where the
-// configuration may not be read.
-func minInSync(ctx context.Context, admin *kadm.Client, name string) int {
+// LargestBatch is how much ingest sends to a partition at once at most, in bytes.
+const LargestBatch = 1_000_012
+
+// defaultMaxMessage is Kafka's default of max.message.bytes.
+const defaultMaxMessage = 1_048_588
+
+// TakesBatches returns an error when the topic is set to refuse a batch that ingest may
+// send. Small batches may pass, so a topic fails only under load.
+func TakesBatches(ctx context.Context, admin *kadm.Client, name string) error {
+	if n := setting(ctx, admin, name, "max.message.bytes", defaultMaxMessage); n < LargestBatch {
+		return fmt.Errorf("topic %s refuses batches of more than %d bytes, and ingest sends up to %d: set max.message.bytes=%d",
+			name, n, LargestBatch, defaultMaxMessage)
+	}
+	return nil
+}
+
+// setting returns a number of the topic's configuration, or otherwise where it may not be
+// read.
+func setting(ctx context.Context, admin *kadm.Client, name, key string, otherwise int) int {
 	all, err := admin.DescribeTopicConfigs(ctx, name)
 	if err != nil {
-		return 1
+		return otherwise
 	}
 	described, err := all.On(name, nil)
 	if err != nil {
-		return 1
+		return otherwise
 	}
 	for _, c := range described.Configs {
-		if c.Key != "min.insync.replicas" || c.Value == nil {
+		if c.Key != key || c.Value == nil {
 			continue
 		}
 		if n, err := strconv.Atoi(*c.Value); err == nil {
 			return n
 		}
 	}
-	return 1
+	return otherwise
 }
