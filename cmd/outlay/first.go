@@ -49,9 +49,9 @@ func (c *upCommand) announce(ctx context.Context, p *process, first *credentials
 	if ctx.Err() != nil {
 		return
 	}
-	base := "http://" + p.public.Addr().String()
+	base := "http://" + reachable(p.public.Addr())
 	var b strings.Builder
-	fmt.Fprintf(&b, "\nOutlay is ready.\n\n  API and dashboard  %s\n  operations         http://%s/metrics\n", base, p.ops.Addr())
+	fmt.Fprintf(&b, "\nOutlay is ready.\n\n  API and dashboard  %s\n  operations         http://%s/metrics\n", base, reachable(p.ops.Addr()))
 	// A later start shows no secret again: the file has it.
 	key := "$(sed -n 's/.*\"api_key\": \"\\(.*\\)\".*/\\1/p' " + filepath.Join(c.DataDir, credentialsFile) + ")"
 	if first != nil {

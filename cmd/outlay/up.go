@@ -94,7 +94,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	p.tiers = append(p.tiers, &tier{name: "broker", ready: func(context.Context) error { return kafkaBroker.Ready() }})
-	first, err := c.firstAccount(ctx, pools.owner, "http://"+p.public.Addr().String())
+	first, err := c.firstAccount(ctx, pools.owner, "http://"+reachable(p.public.Addr()))
 	if err != nil {
 		return err
 	}

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"net"
 	"net/http"
 	"os"
 	"os/exec"
@@ -280,4 +281,20 @@ func TestMetricsAreWellFormed(t *testing.T) {
 	if out, err := cmd.CombinedOutput(); err != nil || len(out) > 0 {
 		t.Errorf("promtool check metrics: %v\n%s", err, out)
 	}
+}
+
+// An address of every interface is no address for a client: what the first start prints
+// and keeps is one that works on this machine.
+func TestUpOnEveryAddress(t *testing.T) {
+	t.Parallel()
+	_, port, err := net.SplitHostPort(freeAddress(t))
+	if err != nil {
+		t.Fatal(err)
+	}
+	u := startUpIn(t, t.TempDir(), "--listen", ":"+port)
+	if want, got := "http://localhost:"+port, u.credentials(t).BaseURL; got != want {
+		t.Errorf("base_url is %q, want %q", got, want)
+	}
+	awaitFor(t, "the address to be printed", time.Minute, func() bool { return strings.Contains(u.process.text(t), "curl http://localhost:"+port+"/v1/track ") })
+	signIn(t, u.credentials(t))
 }
