@@ -22,6 +22,7 @@ import (
 	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/problem"
+	"github.com/outlayhq/outlay/schema/topic"
 )
 
 // Keys looks API keys up; account.Directory is the real one.
@@ -177,7 +178,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	if !s.caps.Ready() {
 		return errors.New("caps are not loaded yet")
 	}
-	if err := topicReady(ctx, s.kafka, s.topic); err != nil {
+	if err := topic.TakesEvents(ctx, s.kafka, s.topic); err != nil {
 		return err
 	}
 	return s.producer.writes.Ready()

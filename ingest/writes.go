@@ -1,19 +1,11 @@
 package ingest
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"sync"
 	"sync/atomic"
 	"time"
-
-	"github.com/twmb/franz-go/pkg/kadm"
-	"github.com/twmb/franz-go/pkg/kerr"
-	"github.com/twmb/franz-go/pkg/kgo"
-
-	"github.com/outlayhq/outlay/schema/topic"
 )
 
 const (
@@ -69,22 +61,6 @@ func (w *writes) failed(err error) {
 func (w *writes) Ready() error {
 	if f := w.failure.Load(); f != nil && w.now().Sub(f.at) < failureAge {
 		return fmt.Errorf("kafka does not take events: %w", f.err)
-	}
-	return nil
-}
-
-// topicReady returns nil when Kafka can write to a partition of the topic. Replicas
-// stay ready while some partitions cannot be written to: turning every request away
-// would be worse.
-func topicReady(ctx context.Context, client *kgo.Client, name string) error {
-	partitions, failures, err := topic.Writable(ctx, kadm.NewClient(client), name)
-	switch {
-	case errors.As(err, new(*kerr.Error)):
-		return fmt.Errorf("kafka: %w", err)
-	case err != nil:
-		return fmt.Errorf("waiting for Kafka at %v: %w", client.OptValue(kgo.SeedBrokers), err)
-	case len(failures) > 0 && len(failures) == partitions:
-		return fmt.Errorf("kafka does not take events: %w", failures[0])
 	}
 	return nil
 }

@@ -18,6 +18,7 @@ import (
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/topic"
 )
 
 // Deps are what a Processor works with; the caller owns them.
@@ -55,6 +56,9 @@ type Processor struct {
 	log       *slog.Logger
 	now       func() time.Time
 
+	// letterbox is the client of the dead letters; nil before Run. It lasts from membership to membership, so readiness asks with it.
+	letterbox atomic.Pointer[kgo.Client]
+
 	// consumer is the client of the present membership; nil before the first.
 	consumer atomic.Pointer[kgo.Client]
 
@@ -87,6 +91,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	}
 	defer producer.Close()
 	p.letters = &letters{client: producer, topic: p.dead}
+	p.letterbox.Store(producer)
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.jobs(ctx) })
@@ -180,23 +185,23 @@ func (p *Processor) start(ctx context.Context, offsets map[string]map[int32]kgo.
 // noteErrors reports what went wrong with single partitions. What passes by
 // itself is left to franz-go; a hole needs a person, and is not asked for again.
 func (p *Processor) noteErrors(ctx context.Context, client *kgo.Client, fetches kgo.Fetches) {
-	fetches.EachError(func(topic string, partition int32, err error) {
+	fetches.EachError(func(name string, partition int32, err error) {
 		p.metrics.fetchErrors.Inc()
 		if errors.Is(err, kerr.OffsetOutOfRange) {
-			client.PauseFetchPartitions(map[string][]int32{topic: {partition}})
+			client.PauseFetchPartitions(map[string][]int32{name: {partition}})
 			if !p.owned.stop(partition) {
 				return
 			}
 			p.metrics.holes.Set(float64(p.owned.stopped()))
 			p.log.ErrorContext(ctx, "kafka has deleted events that were not stored; the partition stands still. "+
-				"deploy/README.md describes how to go on", "topic", topic, "partition", partition)
+				"deploy/README.md describes how to go on", "topic", name, "partition", partition)
 			return
 		}
-		p.log.WarnContext(ctx, "fetch failed", "topic", topic, "partition", partition, "error", err)
+		p.log.WarnContext(ctx, "fetch failed", "topic", name, "partition", partition, "error", err)
 	})
 }
 
-// Ready returns nil when batches are being stored, or there is nothing to store.
+// Ready returns nil when Kafka and the database answer, and batches are being stored or there is nothing to store.
 func (p *Processor) Ready(ctx context.Context) error {
 	if reason := p.failing.Load(); reason != nil {
 		return fmt.Errorf("saving: %s", *reason)
@@ -206,6 +211,9 @@ func (p *Processor) Ready(ctx context.Context) error {
 	}
 	if err := p.pool.Ping(ctx); err != nil {
 		return errors.New("the database does not answer")
+	}
+	if client := p.letterbox.Load(); client != nil {
+		return topic.Exists(ctx, client, p.topic)
 	}
 	return nil
 }

@@ -69,6 +69,11 @@ func (c *checkCommand) lookAtKafka(ctx context.Context, r *checkReport, conn *pg
 		return fmt.Errorf("make the kafka client: %w", err)
 	}
 	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		r.note("brokers", "", kafkaError(c.Brokers, err))
+		return nil
+	}
+	r.note("brokers", "answer", nil)
 	r.kafka(ctx, client, conn)
 	return nil
 }
@@ -132,11 +137,6 @@ const selectStoredOffsets = `SELECT partition, next_offset FROM kafka_offsets WH
 
 // kafka compares where the topic ends with what is stored. conn may be nil.
 func (r *checkReport) kafka(ctx context.Context, client *kgo.Client, conn *pgx.Conn) {
-	err := client.Ping(ctx)
-	r.note("brokers", "answer", err)
-	if err != nil {
-		return
-	}
 	admin := kadm.NewClient(client)
 	ends, err := admin.ListEndOffsets(ctx, r.topics.Topic, r.topics.DeadLetters)
 	if err == nil {

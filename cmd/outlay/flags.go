@@ -12,6 +12,7 @@ import (
 	"os"
 	"strconv"
 	"strings"
+	"syscall"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outlayhq/outlay/schema/cors"
+	"github.com/outlayhq/outlay/schema/topic"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
@@ -33,9 +35,9 @@ func newLogger(w io.Writer, level, format string) *slog.Logger {
 	}
 	options := &slog.HandlerOptions{Level: l}
 	if format == "json" {
-		return slog.New(slog.NewJSONHandler(w, options))
+		return slog.New(quietHandler{slog.NewJSONHandler(w, options)})
 	}
-	return slog.New(slog.NewTextHandler(w, options))
+	return slog.New(quietHandler{slog.NewTextHandler(w, options)})
 }
 
 // readSecret returns the content of a file without the line break at its end.
@@ -114,7 +116,30 @@ func databaseError(cfg *pgx.ConnConfig, err error) error {
 	case refused(err):
 		return fmt.Errorf("the database at %s does not let user %q in (%s): correct user and password in --database-url", at, cfg.User, answer.Message)
 	}
-	return fmt.Errorf("no connection to the database at %s: start it, or correct --database-url (%s)", at, strings.Join(strings.Fields(err.Error()), " "))
+	return fmt.Errorf("no connection to the database at %s: start it, or correct --database-url (%s)", at, databaseReason(err))
+}
+
+// databaseReason is why a database does not answer, without what the caller adds.
+func databaseReason(err error) string {
+	var answer *pgconn.PgError
+	switch {
+	case errors.As(err, &answer):
+		return answer.Message
+	case errors.Is(err, syscall.ECONNREFUSED):
+		return "connection refused"
+	case errors.Is(err, context.DeadlineExceeded):
+		return "no response in time"
+	}
+	return strings.Join(strings.Fields(err.Error()), " ")
+}
+
+// waitingForDatabase is databaseError for a tier, which goes on trying.
+func waitingForDatabase(cfg *pgx.ConnConfig, err error) error {
+	if refused(err) {
+		return databaseError(cfg, err)
+	}
+	return fmt.Errorf("waiting for the database at %s: start it, or correct --database-url (%s)",
+		net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port))), databaseReason(err))
 }
 
 // pool makes a connection pool. It returns an error when the database refuses the
@@ -170,6 +195,14 @@ type kafkaAuthFlags struct {
 	SASL         string `name:"kafka-sasl" default:"none" enum:"none,plain,scram-sha-256,scram-sha-512" help:"How to sign in: none, plain, scram-sha-256 or scram-sha-512."`
 	SASLUser     string `name:"kafka-sasl-user" placeholder:"NAME" help:"User name for the brokers."`
 	SASLPassword string `name:"kafka-sasl-password" placeholder:"PASSWORD" help:"Password for the brokers. Prefer OUTLAY_KAFKA_SASL_PASSWORD_FILE."`
+}
+
+// kafkaError explains in one line why there is no connection.
+func kafkaError(brokers []string, err error) error {
+	if topic.Answered(err) {
+		return err
+	}
+	return fmt.Errorf("no connection to Kafka at %s: %s", strings.Join(brokers, ", "), topic.Advice(err))
 }
 
 // options are the franz-go options that every client of ours has.

@@ -62,6 +62,9 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return fmt.Errorf("make the kafka client: %w", err)
 	}
 	defer client.Close()
+	if err := client.Ping(ctx); err != nil {
+		return kafkaError(c.KafkaBrokers, err)
+	}
 	if err := c.ensure(ctx, client, c.topicNames, log); err != nil {
 		return err
 	}

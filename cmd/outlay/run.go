@@ -57,7 +57,7 @@ func (p *process) run(ctx context.Context) error {
 	work, workFailed := errgroup.WithContext(workCtx)
 	for _, t := range p.tiers {
 		if t.run != nil {
-			work.Go(func() error { return wrapTier(t, t.run(workFailed)) })
+			work.Go(func() error { return wrapTier(t, t.work(workFailed)) })
 		}
 	}
 
@@ -136,7 +136,7 @@ func (p *process) checks() []check {
 		return nil
 	}}}
 	for _, t := range p.tiers {
-		checks = append(checks, check{t.name, t.ready})
+		checks = append(checks, check{t.name, t.isReady})
 	}
 	return checks
 }

@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"slices"
 	"sync"
+	"sync/atomic"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -53,6 +54,9 @@ type tier struct {
 	name    string
 	handler http.Handler // nil for the processor
 	ready   func(context.Context) error
+	// databases are what run works with; it begins, and working is true, when all of them are ready.
+	databases []*pgxpool.Pool
+	working   atomic.Bool
 	// run is the work besides answering requests; it ends with its context.
 	run func(context.Context) error
 	// flush comes after the last request was answered and run has ended.
@@ -82,7 +86,7 @@ func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans l
 		TrustedProxies: proxies.TrustedProxies, Kafka: client, Topic: topics.Topic, Metrics: r, Log: log, Now: time.Now,
 	})
 	return &tier{
-		name: "ingest", handler: server.Handler(),
+		name: "ingest", handler: server.Handler(), databases: []*pgxpool.Pool{pool},
 		ready: func(ctx context.Context) error { return errors.Join(books.Ready(), server.Ready(ctx)) },
 		run: func(ctx context.Context) error {
 			var wg sync.WaitGroup
@@ -144,7 +148,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 	}
 	watcher := watch.New(cfg.Alerts, watch.Deps{Pool: d.pool, Topic: d.topics.Topic, Metrics: r, Log: log, Now: time.Now})
 	notifier := notify.New(cfg.Webhooks, notify.Deps{Pool: d.pool, Secrets: d.secrets, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
-	return &tier{name: "processor", ready: p.Ready, run: func(ctx context.Context) error {
+	return &tier{name: "processor", ready: p.Ready, databases: []*pgxpool.Pool{d.pool, d.jobs, d.owner}, run: func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return p.Run(ctx) })
 		g.Go(func() error { return jobs.Run(ctx) })
@@ -189,7 +193,7 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 		return nil, err
 	}
 	return &tier{
-		name: "query", handler: server.Handler(), ready: server.Ready,
+		name: "query", handler: server.Handler(), ready: server.Ready, databases: []*pgxpool.Pool{pool},
 		run: func(ctx context.Context) error { server.Run(ctx); return nil },
 	}, nil
 }

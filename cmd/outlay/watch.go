@@ -3,55 +3,84 @@ package main
 import (
 	"context"
 	"errors"
-	"fmt"
+	"slices"
+	"strings"
 	"time"
 )
 
-// How often readiness is looked at for the log, and how often it is logged that it
-// lasts. A process is given a moment to start.
+// How often readiness is looked at for the log, how often it is logged that it lasts, and
+// how long another reason for it has to wait. A process is given a moment to start.
 const (
 	watchInterval = 3 * time.Second
 	watchRepeat   = time.Minute
+	watchChange   = 15 * time.Second
 )
 
-// watchReadiness logs what the tiers wait for, such as Kafka or room on a disk: once
-// when it begins, every minute while it lasts, and when it has ended.
+// watchReadiness logs what the tiers wait for, such as Kafka, a database or room on a
+// disk: once when it begins, every minute while it lasts, when the reason has become
+// another one, and when it has ended. The tiers leave it to this line.
 func (p *process) watchReadiness(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	var since, logged time.Time
+	var last string
 	for {
 		select {
 		case <-ctx.Done():
 			return nil
 		case <-tick.C:
 		}
-		err := p.tiersReady(ctx)
+		ready, err := p.waitsFor(ctx)
 		now := time.Now()
 		switch {
 		case ctx.Err() != nil:
 			return nil
 		case err == nil && !since.IsZero():
 			p.log.InfoContext(ctx, "ready again", "after", now.Sub(since).Round(time.Second))
-			since, logged = time.Time{}, time.Time{}
-		case err != nil && now.Sub(logged) >= watchRepeat:
+			since, logged, last = time.Time{}, time.Time{}, ""
+		case err != nil && (now.Sub(logged) >= watchRepeat || err.Error() != last && now.Sub(logged) >= watchChange):
 			if since.IsZero() {
 				since = now
 			}
-			p.log.WarnContext(ctx, "not ready", "error", err)
-			logged = now
+			if ready {
+				p.log.WarnContext(ctx, "ready, but goes on without its database", "error", err)
+			} else {
+				p.log.WarnContext(ctx, "not ready", "error", err)
+			}
+			logged, last = now, err.Error()
 		}
 	}
 }
 
-// tiersReady returns nil when every tier is ready.
-func (p *process) tiersReady(ctx context.Context) (failed error) {
-	ctx, cancel := context.WithTimeout(ctx, readyTimeout)
-	defer cancel()
+// waitsFor returns why tiers are not ready, or what those that are ready go on without, in
+// one line.
+func (p *process) waitsFor(ctx context.Context) (ready bool, err error) {
+	if err := p.whyNot(ctx, (*tier).isReady); err != nil {
+		return false, err
+	}
+	return true, p.whyNot(ctx, (*tier).databasesReady)
+}
+
+// whyNot joins what look returns for the tiers. What several wait for is there once.
+func (p *process) whyNot(ctx context.Context, look func(*tier, context.Context) error) error {
+	var reasons []string
 	for _, t := range p.tiers {
-		if err := t.ready(ctx); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", t.name, err))
+		ctx, cancel := context.WithTimeout(ctx, readyTimeout)
+		err := look(t, ctx)
+		cancel()
+		if err == nil {
+			continue
+		}
+		reason := strings.ReplaceAll(err.Error(), "\n", "; ")
+		i := slices.IndexFunc(reasons, func(r string) bool { return strings.HasSuffix(r, ": "+reason) })
+		if i < 0 {
+			reasons = append(reasons, t.name+": "+reason)
+		} else {
+			reasons[i] = t.name + ", " + reasons[i]
 		}
 	}
-	return failed
+	if len(reasons) == 0 {
+		return nil
+	}
+	return errors.New(strings.Join(reasons, "; "))
 }

@@ -3,28 +3,50 @@ package work
 import (
 	"context"
 	"log/slog"
+	"time"
+
+	"github.com/jackc/pgx/v5/pgxpool"
 )
 
-// quiet returns a logger for River. What it says about single jobs, the wrapper of every job says in our words.
-func quiet(log *slog.Logger) *slog.Logger { return slog.New(atLeast{log.Handler(), slog.LevelWarn}) }
+// quiet returns a logger for River. What it says about single jobs, the wrapper of every job says in our words; that its
+// database is away, the tier says once for all its parts.
+func quiet(log *slog.Logger, pool *pgxpool.Pool) *slog.Logger {
+	return slog.New(riverHandler{log.Handler(), pool})
+}
 
-// atLeast lets only records of a level or above pass.
-type atLeast struct {
+// riverHandler lets only warnings and errors pass, and those at Debug while the database does not answer. River's errors are
+// text, so it asks the database.
+type riverHandler struct {
 	slog.Handler
-	level slog.Level
+	pool *pgxpool.Pool
 }
 
 // Enabled reports whether a level passes.
-func (h atLeast) Enabled(ctx context.Context, level slog.Level) bool {
-	return level >= h.level && h.Handler.Enabled(ctx, level)
+func (h riverHandler) Enabled(ctx context.Context, level slog.Level) bool {
+	return level >= slog.LevelWarn && h.Handler.Enabled(ctx, level)
 }
 
-// WithAttrs returns a handler that passes the same levels.
-func (h atLeast) WithAttrs(attrs []slog.Attr) slog.Handler {
-	return atLeast{h.Handler.WithAttrs(attrs), h.level}
+// askTimeout bounds how long a record waits for the database.
+const askTimeout = time.Second
+
+// Handle logs a record.
+func (h riverHandler) Handle(ctx context.Context, r slog.Record) error {
+	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
+	defer cancel()
+	if h.pool.Ping(ask) != nil {
+		if r.Level = slog.LevelDebug; !h.Handler.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	return h.Handler.Handle(ctx, r)
 }
 
-// WithGroup returns a handler that passes the same levels.
-func (h atLeast) WithGroup(name string) slog.Handler {
-	return atLeast{h.Handler.WithGroup(name), h.level}
+// WithAttrs returns a handler that passes the same records.
+func (h riverHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return riverHandler{h.Handler.WithAttrs(attrs), h.pool}
+}
+
+// WithGroup returns a handler that passes the same records.
+func (h riverHandler) WithGroup(name string) slog.Handler {
+	return riverHandler{h.Handler.WithGroup(name), h.pool}
 }

@@ -51,7 +51,7 @@ func New(d Deps) (*Runner, error) {
 		workers: river.NewWorkers(), queues: map[string]river.QueueConfig{}, gone: goneAfter, settled: settledAfter,
 	}
 	var err error
-	if r.inserter, err = river.NewClient(riverpgxv5.New(d.Pool), &river.Config{Schema: migrations.RiverSchema, Logger: quiet(d.Log)}); err != nil {
+	if r.inserter, err = river.NewClient(riverpgxv5.New(d.Pool), &river.Config{Schema: migrations.RiverSchema, Logger: quiet(d.Log, d.Pool)}); err != nil {
 		return nil, fmt.Errorf("make the job queue's client: %w", err)
 	}
 	return r, nil
@@ -72,7 +72,7 @@ const (
 // own, and there is nothing to mend after a restart of the database.
 func (r *Runner) newClient() (*river.Client[pgx.Tx], error) {
 	client, err := river.NewClient(riverpgxv5.New(r.pool), &river.Config{
-		ID: r.id, Schema: migrations.RiverSchema, Logger: quiet(r.log),
+		ID: r.id, Schema: migrations.RiverSchema, Logger: quiet(r.log, r.pool),
 		Queues: r.queues, Workers: r.workers, PeriodicJobs: r.periodic,
 		PollOnly: true, FetchPollInterval: pollInterval,
 		JobTimeout: defaultTimeout, RescueStuckJobsAfter: riverRescue, SoftStopTimeout: softStop,

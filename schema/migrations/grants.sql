@@ -1,5 +1,6 @@
 -- What each role may do. The owner, whom only `outlay migrate` and the commands of administration need, may do everything.
 -- Each migrate gives all of them again, so that a role that was made later has them too.
+-- Every tier reads the version of the schema: it begins its work when that is up to date.
 do $$
 declare
     one text;
@@ -8,7 +9,7 @@ begin
         -- Keys, plans, prices and caps are read; what is written is leases, rates, refused events and which replicas live.
         grant usage on schema public to outlay_ingest;
         grant select on accounts, api_keys, price_books, price_overrides, budgets, budget_resets, spend, event_keys, kafka_offsets,
-            schema_settings to outlay_ingest;
+            schema_settings, schema_version to outlay_ingest;
         grant select, insert on released_leases to outlay_ingest;
         grant select, insert, update, delete on budget_leases, budget_forgiven, rate_windows, ingest_replicas, refused_events to outlay_ingest;
         -- A lease locks its cap while it is granted; that a key was used is noted.
@@ -27,7 +28,7 @@ begin
         end loop;
         revoke all on users, api_keys, refresh_tokens, session_shares, audit_log, accounts, price_overrides, schema_settings, schema_version
             from outlay_processor;
-        grant select on accounts, price_overrides, schema_settings to outlay_processor;
+        grant select on accounts, price_overrides, schema_settings, schema_version to outlay_processor;
         -- Erasing a session ends its link and renames what the audit log has of it; old rows are deleted.
         grant select, update, delete on session_shares, audit_log to outlay_processor;
         grant select, delete, update (network) on refresh_tokens to outlay_processor; -- Deleting locks rows, which needs the right to update one column.
@@ -37,7 +38,7 @@ begin
         -- Row-level security keeps outlay_query to one account, and only what has it, or a view that stands for it, may be granted here.
         grant usage on schema tenant, public to outlay_query;
         grant select on all tables in schema tenant to outlay_query;
-        grant select on accounts, event_keys, kafka_offsets, late_buckets, spend, refused_events, budget_leases, schema_settings, intake,
+        grant select on accounts, event_keys, kafka_offsets, late_buckets, spend, refused_events, budget_leases, schema_settings, schema_version, intake,
             sessions, session_parts, jobs, alert_status, incidents, delivery_tries, reports, report_files, report_deliveries,
             account_retention, reprices, reprice_differences, event_revisions to outlay_query;
         grant select, insert on budget_resets, audit_log, price_books, reprice_overrides to outlay_query;

@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"strings"
+	"sync"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -49,6 +50,26 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 	}
 	s.Pending = append(river, s.Pending...)
 	return s, nil
+}
+
+// latestVersion is the number of migrations there are, the same for every edition.
+var latestVersion = sync.OnceValues(func() (int32, error) {
+	m, err := newMigrator(context.Background(), nil, Plain)
+	if err != nil {
+		return 0, err
+	}
+	return int32(len(m.Migrations)), nil
+})
+
+// UpToDate reports whether Up of this program, or of a newer one, has made the schema. It costs little and needs no more rights
+// than a tier has, to be asked again and again.
+func UpToDate(ctx context.Context, conn *pgx.Conn) (bool, error) {
+	want, err := latestVersion()
+	if err != nil {
+		return false, err
+	}
+	is, err := currentVersion(ctx, conn)
+	return is >= want, err
 }
 
 const hasVersion = `select to_regclass('` + versionTable + `') is not null`

@@ -1,5 +1,6 @@
-// Package topic looks at the Kafka topics that the tiers meet in: whether what ingest
-// produces can be written. Making topics is the operator's.
+// Package topic looks at the Kafka topics that the tiers meet in: whether Kafka
+// answers about them, and whether what ingest produces can be written. Making topics is
+// the operator's.
 package topic
 
 import (
@@ -18,14 +19,11 @@ import (
 // reasons that only the broker knows. err means that Kafka does not answer, or not
 // about this topic.
 func Writable(ctx context.Context, admin *kadm.Client, name string) (partitions int, failures []error, err error) {
-	topics, err := admin.ListTopics(ctx, name)
+	found, err := find(ctx, admin, name)
 	if err != nil {
 		return 0, nil, err
 	}
-	if err := topics.Error(); err != nil {
-		return 0, nil, fmt.Errorf("topic %s: %w", name, err)
-	}
-	all := topics[name].Partitions.Sorted()
+	all := found.Partitions.Sorted()
 	needed := setting(ctx, admin, name, "min.insync.replicas", 1) // how many have to be in sync for a write
 	for _, p := range all {
 		if err := writable(p, needed); err != nil {
@@ -33,6 +31,18 @@ func Writable(ctx context.Context, admin *kadm.Client, name string) (partitions 
 		}
 	}
 	return len(all), failures, nil
+}
+
+// find asks Kafka about a topic.
+func find(ctx context.Context, admin *kadm.Client, name string) (kadm.TopicDetail, error) {
+	topics, err := admin.ListTopics(ctx, name)
+	if err != nil {
+		return kadm.TopicDetail{}, err
+	}
+	if err := topics.Error(); err != nil {
+		return kadm.TopicDetail{}, fmt.Errorf("topic %s: %w", name, err)
+	}
+	return topics[name], nil
 }
 
 func writable(p kadm.PartitionDetail, needed int) error {

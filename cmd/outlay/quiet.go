@@ -1,0 +1,56 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"io"
+	"log/slog"
+	"strings"
+
+	"github.com/jackc/pgx/v5/pgconn"
+)
+
+// quietHandler logs at Debug that a part of a tier has lost the database. Every part
+// notices it, again and again, while watchReadiness logs for all of them what the tier
+// waits for. Whatever else a database answers stays as loud as it is.
+type quietHandler struct{ slog.Handler }
+
+// Handle lowers the level of a record whose error is a lost database.
+func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	if r.Level >= slog.LevelWarn {
+		r.Attrs(func(a slog.Attr) bool {
+			if err, ok := a.Value.Any().(error); ok && a.Key == "error" && databaseLost(err) {
+				r.Level = slog.LevelDebug
+			}
+			return true
+		})
+		if !h.Enabled(ctx, r.Level) {
+			return nil
+		}
+	}
+	return h.Handler.Handle(ctx, r)
+}
+
+// WithAttrs keeps the handler around the new one.
+func (h quietHandler) WithAttrs(attrs []slog.Attr) slog.Handler {
+	return quietHandler{h.Handler.WithAttrs(attrs)}
+}
+
+// WithGroup keeps the handler around the new one.
+func (h quietHandler) WithGroup(name string) slog.Handler {
+	return quietHandler{h.Handler.WithGroup(name)}
+}
+
+// databaseLost reports whether there is no connection to the database, or one was cut off
+// by its end. A database that lets nobody in is not lost: that takes a change of settings.
+func databaseLost(err error) bool {
+	var answer *pgconn.PgError
+	if errors.As(err, &answer) {
+		switch answer.Code {
+		case "57P01", "57P02", "57P03": // shut down, crashed, starting up
+			return true
+		}
+		return strings.HasPrefix(answer.Code, "08") // connection exceptions
+	}
+	return errors.As(err, new(*pgconn.ConnectError)) || errors.Is(err, io.ErrUnexpectedEOF)
+}
