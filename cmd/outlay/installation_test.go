@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"net/http"
 	"net/http/httptest"
 	"net/http/httputil"
@@ -24,6 +25,9 @@ type installation struct {
 	database    *postgres.Server
 	databaseDir string
 	kafka       []string // flags
+	// brokers are those that tests share, unless the test has its own, and replication is 1 by default.
+	brokers     []string
+	replication string
 	group       string
 	account     string
 	credentials credentials
@@ -72,14 +76,17 @@ func (in *installation) setUp(t testing.TB) {
 	// The names are this test's own; migrate makes the topics.
 	topic := "e2e-" + regexp.MustCompile(`[^A-Za-z0-9]+`).ReplaceAllString(t.Name(), "-") + "-" + time.Now().Format("150405.000000")
 	in.group = topic
-	for _, broker := range schematest.Kafka(t) {
+	if in.brokers == nil {
+		in.brokers = schematest.Kafka(t)
+	}
+	for _, broker := range in.brokers {
 		in.kafka = append(in.kafka, "--kafka-brokers", broker)
 	}
 	in.kafka = append(in.kafka, "--kafka-topic", topic, "--kafka-dead-letter-topic", topic+"-dead")
 	in.outlay(t, append([]string{
 		"migrate", "--database-url", in.databaseURL,
 		"--ingest-password", schematest.TierPassword, "--processor-password", schematest.TierPassword, "--query-password", schematest.TierPassword,
-		"--kafka-partitions", testPartitions, "--kafka-replication", "1",
+		"--kafka-partitions", testPartitions, "--kafka-replication", cmp.Or(in.replication, "1"),
 	}, in.kafka...)...)
 	made := in.outlay(t, "account", "create", "--database-url", in.databaseURL, "--name", "test", "--email", "owner@example.com")
 	in.account = field(t, made, "account")

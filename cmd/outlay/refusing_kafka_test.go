@@ -10,6 +10,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
+	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -59,10 +60,51 @@ func TestRealKafkaThatRefusesWrites(t *testing.T) {
 	}
 }
 
+// While so few brokers of a real Kafka are left that it refuses what has to be in two of
+// them, readiness, the log and outlay check say which; it ends when the broker is back.
+func TestRealKafkaWithTooFewBrokers(t *testing.T) {
+	t.Parallel()
+	first, second := schematest.StartTwoKafkas(t)
+	in := &installation{databaseURL: schematest.DatabaseOf(t, migrations.Plain).URL, brokers: first.Addrs(), replication: "2"}
+	in.setUp(t)
+	replica := in.startIngest(t)
+	c := client{in.base, in.credentials.APIKey}
+	track := func() int {
+		t.Helper()
+		return c.call(t, http.MethodPost, "/v1/track", `{"agent":"a"}`, &struct{}{})
+	}
+	if status := track(); status != http.StatusOK {
+		t.Fatalf("status %d before", status)
+	}
+	second.Kill()
+	const reason = "has 1 replicas in sync and takes writes with 2 (min.insync.replicas): bring brokers back"
+	awaitFor(t, "readiness to name the replicas", time.Minute, func() bool {
+		status, text := readiness(t, replica.ops)
+		return status == http.StatusServiceUnavailable && strings.Contains(text, reason)
+	})
+	if status := track(); status != http.StatusInternalServerError {
+		t.Errorf("status %d with one broker of two", status)
+	}
+	path, err := program()
+	if err != nil {
+		t.Fatal(err)
+	}
+	out, err := exec.CommandContext(t.Context(), path, append([]string{"check"}, in.kafka...)...).CombinedOutput()
+	if err == nil || !strings.Contains(string(out), "NOT OK  writes") || !strings.Contains(string(out), reason) {
+		t.Errorf("outlay check: %v\n%s", err, out)
+	}
+	awaitFor(t, "the log to name the replicas", time.Minute, func() bool { return strings.Contains(replica.text(t), reason) })
+	if err := second.Restart(t.Context()); err != nil {
+		t.Fatal(err)
+	}
+	awaitFor(t, "a write that is taken", time.Minute, func() bool { return track() == http.StatusOK })
+	replica.awaitReady(t, replica.ops)
+}
+
 // setTopic changes a setting of the events topic.
 func (in *installation) setTopic(t *testing.T, key, value string) {
 	t.Helper()
-	client, err := kgo.NewClient(kgo.SeedBrokers(schematest.Kafka(t)...))
+	client, err := kgo.NewClient(kgo.SeedBrokers(in.brokers...))
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -21,7 +21,10 @@ import (
 // nowhere is an address on which nobody listens.
 const nowhere = "127.0.0.1:1"
 
-// launchTiers starts the tiers, or those of the names.
+// missingTopic is one that nobody makes.
+const missingTopic = "outlay-test-missing"
+
+// launchTiers starts the tiers of the names.
 func launchTiers(t *testing.T, databaseURL, broker string, names ...string) []*running {
 	t.Helper()
 	key := t.TempDir() + "/jwt.pem"
@@ -29,8 +32,8 @@ func launchTiers(t *testing.T, databaseURL, broker string, names ...string) []*r
 		t.Fatal(err)
 	}
 	flags := map[string][]string{
-		"ingest":    {"--kafka-brokers", broker, "--listen", freeAddress(t)},
-		"processor": {"--kafka-brokers", broker},
+		"ingest":    {"--kafka-brokers", broker, "--kafka-topic", missingTopic, "--listen", freeAddress(t)},
+		"processor": {"--kafka-brokers", broker, "--kafka-topic", missingTopic},
 		"query":     {"--jwt-key-file", key, "--listen", freeAddress(t)},
 	}
 	var tiers []*running
@@ -92,10 +95,10 @@ func TestTierWaitsForMigrate(t *testing.T) {
 		t.Fatalf("migrate: %v\n%s", err, out)
 	}
 	tiers[2].awaitReady(t, tiers[2].ops)
-	for _, tier := range tiers[:2] { // There is no topic of their name.
+	for _, tier := range tiers[:2] {
 		awaitFor(t, tier.name+" to wait for its topic", time.Minute, func() bool {
 			_, text := readiness(t, tier.ops)
-			return strings.Contains(text, "the topic outlay.events.v1 does not exist: run outlay migrate")
+			return strings.Contains(text, "the topic "+missingTopic+" does not exist: run outlay migrate")
 		})
 	}
 }

@@ -65,6 +65,18 @@ func StartKafka(t testing.TB) *kafka.Broker {
 	return b
 }
 
+// StartTwoKafkas is StartKafka for a cluster of two brokers. The first has to stay, or nobody has the metadata.
+func StartTwoKafkas(t testing.TB) (first, second *kafka.Broker) {
+	t.Helper()
+	first = StartKafka(t)
+	second, err := first.Join(t.Context(), t.TempDir())
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(second.Kill)
+	return first, second
+}
+
 // FakeKafka starts a kfake cluster of one broker, unless the options say otherwise, for one test.
 func FakeKafka(t testing.TB, opts ...kfake.Opt) *kfake.Cluster {
 	t.Helper()

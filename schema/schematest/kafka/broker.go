@@ -9,6 +9,7 @@ import (
 	"os"
 	"os/exec"
 	"path/filepath"
+	"slices"
 	"strings"
 	"syscall"
 	"time"
@@ -24,6 +25,9 @@ import (
 type Broker struct {
 	libs Libs
 	dir  string
+	// id is 1 for the first broker of a cluster, which is its controller too, and 2 for one that joined it.
+	id      int
+	cluster string
 	// Reserved for as long as the broker may be started again.
 	port, controller *port.Reservation
 	process          *child.Process
@@ -31,7 +35,7 @@ type Broker struct {
 
 // Start formats a new broker's storage in dir, which must be empty or missing, on free ports, and returns when it serves.
 func Start(ctx context.Context, libs Libs, dir string) (b *Broker, err error) {
-	b = &Broker{libs: libs, dir: dir}
+	b = &Broker{libs: libs, dir: dir, id: 1, cluster: clusterID()}
 	if b.port, err = port.Reserve(); err != nil {
 		return nil, fmt.Errorf("start kafka: %w", err)
 	}
@@ -47,12 +51,28 @@ func Start(ctx context.Context, libs Libs, dir string) (b *Broker, err error) {
 	return b, nil
 }
 
+// Join starts a second broker in the cluster of b, with its storage in dir, and returns when it serves. Only the first broker has
+// the metadata: the second may be killed and restarted while b serves.
+func (b *Broker) Join(ctx context.Context, dir string) (second *Broker, err error) {
+	second = &Broker{libs: b.libs, dir: dir, id: 2, cluster: b.cluster, controller: b.controller}
+	if second.port, err = port.Reserve(); err != nil {
+		return nil, fmt.Errorf("start kafka: %w", err)
+	}
+	if err := second.format(ctx); err != nil {
+		return nil, fmt.Errorf("start kafka: %w", err)
+	}
+	if err := second.Restart(ctx); err != nil {
+		return nil, err
+	}
+	return second, nil
+}
+
 // properties are the settings of a broker. Times are the broker's own, as in production; waits that protect a cluster of many
 // are off; short sessions are allowed, for tests of clients that die.
-const properties = `process.roles=broker,controller
-node.id=1
+const properties = `process.roles=%[4]s
+node.id=%[5]d
 controller.quorum.voters=1@127.0.0.1:%[2]d
-listeners=PLAINTEXT://127.0.0.1:%[1]d,CONTROLLER://127.0.0.1:%[2]d
+listeners=%[6]s
 advertised.listeners=PLAINTEXT://127.0.0.1:%[1]d
 controller.listener.names=CONTROLLER
 log.dirs=%[3]s
@@ -82,11 +102,15 @@ func (b *Broker) format(ctx context.Context) error {
 	if err := os.MkdirAll(b.dir, 0o755); err != nil {
 		return err
 	}
-	text := fmt.Sprintf(properties, b.port.Port(), b.controller.Port(), filepath.Join(b.dir, "data"))
+	roles, listeners := "broker", "PLAINTEXT://"+b.port.Address()
+	if b.id == 1 {
+		roles, listeners = "broker,controller", listeners+",CONTROLLER://"+b.controller.Address()
+	}
+	text := fmt.Sprintf(properties, b.port.Port(), b.controller.Port(), filepath.Join(b.dir, "data"), roles, b.id, listeners)
 	if err := os.WriteFile(b.settings(), []byte(text), 0o644); err != nil {
 		return err
 	}
-	cmd := exec.CommandContext(ctx, "java", b.java("kafka.tools.StorageTool", "format", "--cluster-id="+clusterID(), "--config="+b.settings())...)
+	cmd := exec.CommandContext(ctx, "java", b.java("kafka.tools.StorageTool", "format", "--cluster-id="+b.cluster, "--config="+b.settings())...)
 	if out, err := cmd.CombinedOutput(); err != nil {
 		return fmt.Errorf("format its storage: %w: %s", err, out)
 	}
@@ -142,7 +166,7 @@ func (b *Broker) awaitReady(ctx context.Context) error {
 	defer tick.Stop()
 	for {
 		meta, err := kadm.NewClient(client).BrokerMetadata(ctx)
-		if err == nil && len(meta.Brokers) == 1 {
+		if err == nil && slices.Contains(meta.Brokers.NodeIDs(), int32(b.id)) {
 			return nil
 		}
 		select {
