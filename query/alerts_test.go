@@ -459,7 +459,9 @@ func TestOwnChannels(t *testing.T) {
 	if len(got.Channels) != 2 || !regexp.MustCompile(`^whsec_`).MatchString(got.Channels[0].Secret) {
 		t.Errorf("set: %+v", got)
 	}
-	w.alice.put("/v1/account/channels", `{"channels":[{"type":"x"}]}`).refused(http.StatusUnprocessableEntity)
+	for _, body := range []string{`{"channels":[{"type":"x"}]}`, `{}`, `{"channels":null}`} {
+		w.alice.put("/v1/account/channels", body).refused(http.StatusUnprocessableEntity)
+	}
 	w.alice.put("/v1/account/channels", `{"channels":[{"type":"email","to":"a@b.example"}]}`).decode(http.StatusOK, &got)
 	if len(got.Channels) != 1 || got.Channels[0].To != "a@b.example" {
 		t.Errorf("set again: %+v", got)

@@ -67,23 +67,31 @@ func readObject(text []byte, v any, nullable ...string) error {
 	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
 		return problem.FromFaults(schema.Faults{bodyFault(err)})
 	}
-	if faults := nulls(text, nullable); len(faults) > 0 {
+	faults, object := nulls(text, nullable)
+	if !object {
+		return problem.FromFaults(schema.Faults{{Field: "body", Message: "must be one JSON object"}})
+	}
+	if len(faults) > 0 {
 		return problem.FromFaults(faults)
 	}
 	return nil
 }
 
 // nulls returns the fields of a JSON object that are null and must not be: a program whose variable is unset sends them,
-// and means neither nothing nor all.
-func nulls(text []byte, nullable []string) (faults schema.Faults) {
+// and means neither nothing nor all. object is false for null itself.
+func nulls(text []byte, nullable []string) (faults schema.Faults, object bool) {
 	decoder := jsontext.NewDecoder(bytes.NewReader(text))
 	for {
 		token, err := decoder.ReadToken()
 		if err != nil {
-			return faults // The end: the text was read before.
+			return faults, object // The end: the text was read before.
+		}
+		if decoder.StackDepth() == 0 {
+			object = token.Kind() != 'n'
+			continue
 		}
 		field := fieldOf(decoder.StackPointer())
-		if token.Kind() == 'n' && decoder.StackDepth() > 0 && !slices.Contains(nullable, field) {
+		if token.Kind() == 'n' && !slices.Contains(nullable, field) {
 			faults.Add(field, "must not be null: leave it out, or give a value")
 		}
 	}

@@ -37,11 +37,11 @@ func (r *budgetRequest) parse(scope budget.Scope) (budget.Budget, error) {
 	if b.AlertAt == nil {
 		b.AlertAt = []float64{}
 	}
-	slices.Sort(b.AlertAt)
-	b.AlertAt = slices.Compact(b.AlertAt)
 	var faults schema.Faults
 	b.Limit = parseLimit(r.LimitUSD, &faults)
 	b.Check(&faults)
+	slices.Sort(b.AlertAt)
+	b.AlertAt = slices.Compact(b.AlertAt)
 	if len(faults) > 0 {
 		return budget.Budget{}, problem.FromFaults(faults)
 	}

@@ -215,6 +215,9 @@ func (s *Server) putOwnChannels(c *call) error {
 		return err
 	}
 	var faults schema.Faults
+	if request.Channels == nil {
+		faults.Add("channels", "is required; an empty list takes all away")
+	}
 	channels := channelsOf(request.Channels, &faults)
 	alert.CheckChannels(&faults, channels)
 	if len(faults) > 0 {
