@@ -27,7 +27,7 @@ func TestOriginsAreLetIn(t *testing.T) {
 			t.Errorf("%s: origins %q", command, got)
 		}
 	}
-	flags := listenFlags{Listen: "127.0.0.1:0", opsFlags: opsFlags{"127.0.0.1:0"}, CORS: cors.Config{Origins: []string{"app.example.com"}}}
+	flags := listenFlags{Listen: "127.0.0.1:0", MaxConnections: 10, opsFlags: opsFlags{"127.0.0.1:0"}, CORS: cors.Config{Origins: []string{"app.example.com"}}}
 	p := &process{
 		registry: prometheus.NewRegistry(), log: newLogger(io.Discard, "error", "text"),
 		handler: http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(http.StatusOK) }),

@@ -51,7 +51,8 @@ func readSecret(path string) (string, error) {
 
 // listenFlags are the two addresses of every tier that serves HTTP.
 type listenFlags struct {
-	Listen string `default:"127.0.0.1:8080" help:"Address of the public listener. A port alone is one of the loopback, :8080 is every address of the machine."`
+	Listen         string `default:"127.0.0.1:8080" help:"Address of the public listener. A port alone is one of the loopback, :8080 is every address of the machine."`
+	MaxConnections int    `name:"max-connections" default:"10000" help:"Most connections of the public listener. One more closes the one that has been without a request for longest; when all have one under way, it is closed itself."`
 	opsFlags
 	CORS cors.Config `embed:""`
 }

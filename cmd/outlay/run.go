@@ -30,6 +30,8 @@ type process struct {
 	handler      http.Handler
 	cors         cors.Config
 	writeTimeout time.Duration
+	// connections bounds those of public.
+	connections *httpserver.Connections
 	// shutdownDelay is how long the process goes on answering after it was told
 	// to stop, with /readyz failing, so that load balancers turn away first.
 	shutdownDelay time.Duration
@@ -97,7 +99,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 		<-serveCtx.Done()
 		return nil
 	}
-	return httpserver.Serve(serveCtx, p.public, p.cors.Handler(p.handler), httpserver.Config{WriteTimeout: p.writeTimeout})
+	return httpserver.Serve(serveCtx, p.public, p.cors.Handler(p.handler), httpserver.Config{WriteTimeout: p.writeTimeout, Connections: p.connections})
 }
 
 func (p *process) flush(ctx context.Context) error {
@@ -117,13 +119,17 @@ func (p *process) bind(ctx context.Context, f listenFlags) (err error) {
 	if err := f.CORS.Validate(); err != nil {
 		return err
 	}
-	p.cors = f.CORS
+	if f.MaxConnections < 1 {
+		return errors.New("--max-connections must be at least 1")
+	}
+	p.cors, p.connections = f.CORS, httpserver.NewConnections(f.MaxConnections)
 	if p.public, err = bind(ctx, "--listen", f.Listen); err != nil {
 		return err
 	}
 	if p.ops, err = bind(ctx, "--ops-listen", f.OpsListen); err != nil {
 		return errors.Join(err, p.public.Close())
 	}
+	registerConnections(p.registry, p.connections)
 	return nil
 }
 

@@ -13,7 +13,10 @@ import (
 
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/collectors"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 	"github.com/prometheus/client_golang/prometheus/promhttp"
+
+	"github.com/outlayhq/outlay/schema/httpserver"
 )
 
 // listenAddress completes an address that is only a port, which is one of the loopback:
@@ -57,6 +60,22 @@ func newRegistry() *prometheus.Registry {
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
+}
+
+// registerConnections adds the metrics of the public listener's connections.
+func registerConnections(r prometheus.Registerer, c *httpserver.Connections) {
+	f := promauto.With(r)
+	f.NewGaugeFunc(prometheus.GaugeOpts{
+		Name: "outlay_http_connections",
+		Help: "Open connections of the public listener.",
+	}, func() float64 { return float64(c.Open()) })
+	for state, closed := range map[string]func() int64{"waiting": c.ClosedWaiting, "new": c.ClosedNew} {
+		f.NewCounterFunc(prometheus.CounterOpts{
+			Name:        "outlay_http_closed_connections_total",
+			Help:        "Connections closed because there were too many: waiting ones without a request, and new ones while all others had a request under way.",
+			ConstLabels: prometheus.Labels{"state": state},
+		}, func() float64 { return float64(closed()) })
+	}
 }
 
 // opsHandler serves what is for operators only.

@@ -35,6 +35,8 @@ type Config struct {
 	// DrainTimeout is how long Serve waits for requests under way when it stops.
 	// Defaults to 15 seconds.
 	DrainTimeout time.Duration
+	// Connections bounds the connections. Defaults to no bound.
+	Connections *Connections
 }
 
 func (c Config) withDefaults() Config {
@@ -53,7 +55,7 @@ func (c Config) withDefaults() Config {
 // New returns a server for h that is not listening yet.
 func New(h http.Handler, c Config) *http.Server {
 	c = c.withDefaults()
-	return &http.Server{
+	s := &http.Server{
 		Handler:           limitBodies(h, c.BodyTimeout),
 		ReadHeaderTimeout: c.IdleTimeout,
 		IdleTimeout:       c.IdleTimeout,
@@ -63,6 +65,10 @@ func New(h http.Handler, c Config) *http.Server {
 		DisableGeneralOptionsHandler: true,
 		ErrorLog:                     slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug),
 	}
+	if c.Connections != nil {
+		s.ConnState = c.Connections.changed
+	}
+	return s
 }
 
 // limitBodies sets the deadline of each body. http.Server.ReadTimeout counts from
