@@ -5,7 +5,6 @@ package deploy
 
 import (
 	"os"
-	"os/exec"
 	"path/filepath"
 	"testing"
 
@@ -14,24 +13,6 @@ import (
 
 // root is the repository's top level, seen from this folder.
 const root = ".."
-
-// tool finds a program that a test needs. A machine without it skips the test; where everything has to be there, as in CI, that is a failure.
-func tool(t *testing.T, name string) string {
-	t.Helper()
-	path, err := exec.LookPath(name)
-	if err == nil {
-		return path
-	}
-	// haproxy is installed where an ordinary user's PATH does not look.
-	if path = filepath.Join("/usr/sbin", name); isFile(path) {
-		return path
-	}
-	if os.Getenv("CI") == "true" || os.Getenv("OUTLAY_TEST_REQUIRE") == "1" {
-		t.Fatalf("%s is missing: %v", name, err)
-	}
-	t.Skipf("%s is not installed", name)
-	return ""
-}
 
 func isFile(path string) bool {
 	info, err := os.Stat(path)

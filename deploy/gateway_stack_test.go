@@ -13,6 +13,8 @@ import (
 	"strings"
 	"testing"
 	"time"
+
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // stack is haproxy.cfg as it is, run by the real HAProxy, with replicas that echo what reaches them.
@@ -28,7 +30,7 @@ type stack struct {
 // startStack starts the gateway without any replica. env is added to its environment.
 func startStack(t *testing.T, env ...string) *stack {
 	t.Helper()
-	haproxy := tool(t, "haproxy")
+	haproxy := need.Program(t, "haproxy")
 	s := &stack{port: reservePort(t), opsPort: reservePort(t), names: startNameServer(t)}
 	public, publicAddr := listener(t)
 	encrypted, tlsAddr := listener(t)

@@ -8,6 +8,8 @@ import (
 	"regexp"
 	"strings"
 	"testing"
+
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // metrics are the program's own that rules and dashboards may use. A histogram is also there as …_bucket, …_sum and …_count.
@@ -130,7 +132,7 @@ func TestEveryTierIsScraped(t *testing.T) {
 
 func promtoolPasses(t *testing.T, args ...string) {
 	t.Helper()
-	if out, err := exec.Command(tool(t, "promtool"), args...).CombinedOutput(); err != nil {
+	if out, err := exec.Command(need.Program(t, "promtool"), args...).CombinedOutput(); err != nil {
 		t.Errorf("promtool %s: %v\n%s", strings.Join(args, " "), err, out)
 	}
 }

@@ -1,16 +1,16 @@
 package main
 
 import (
-	"errors"
 	"io"
 	"net/http"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"testing"
 	"time"
+
+	"github.com/outlayhq/outlay/schema/schematest/disk"
 )
 
 // When the disk of the embedded broker is full, readiness, the log and outlay check
@@ -19,17 +19,11 @@ import (
 func TestUpWithAFullDisk(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	disk := filepath.Join(dir, "kafka")
-	if err := os.Mkdir(disk, 0o700); err != nil {
+	brokerDir := filepath.Join(dir, "kafka")
+	if err := os.Mkdir(brokerDir, 0o700); err != nil {
 		t.Fatal(err)
 	}
-	if err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=32m"); err != nil {
-		if os.Getenv("CI") == "true" || os.Getenv("OUTLAY_TEST_REQUIRE") == "1" {
-			t.Fatalf("a small disk cannot be mounted: %v", err)
-		}
-		t.Skipf("a small disk cannot be mounted (%v): run the tests as root", err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(disk, syscall.MNT_DETACH) })
+	disk.Mount(t, brokerDir, "32m")
 	u := startUpIn(t, dir)
 	c := client{u.credentials(t).BaseURL, u.credentials(t).APIKey}
 	acknowledged := 0
@@ -44,7 +38,7 @@ func TestUpWithAFullDisk(t *testing.T) {
 	if status := track(); status != http.StatusOK {
 		t.Fatalf("status %d", status)
 	}
-	filler := fillDisk(t, disk)
+	filler := disk.Fill(t, brokerDir)
 	failed := 0
 	for deadline := time.Now().Add(time.Minute); failed < 20 && time.Now().Before(deadline); {
 		if track() == http.StatusInternalServerError {
@@ -55,7 +49,7 @@ func TestUpWithAFullDisk(t *testing.T) {
 		t.Errorf("%d events failed on a full disk", failed)
 	}
 	const reason = "the disk of the embedded broker is full"
-	if status, text := readiness(t, u.ops); status != http.StatusServiceUnavailable || !strings.Contains(text, reason) || !strings.Contains(text, disk) {
+	if status, text := readiness(t, u.ops); status != http.StatusServiceUnavailable || !strings.Contains(text, reason) || !strings.Contains(text, brokerDir) {
 		t.Errorf("/readyz is %d %q", status, text)
 	}
 	path, err := program()
@@ -98,25 +92,6 @@ func TestUpWithAFullDisk(t *testing.T) {
 			t.Fatalf("stored %+v, want %d events", list.Data, acknowledged)
 		}
 	}
-}
-
-// fillDisk leaves no room in a directory, and returns the file that takes it.
-func fillDisk(t *testing.T, dir string) string {
-	t.Helper()
-	path := filepath.Join(dir, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() //nolint:errcheck // What was written is thrown away.
-	for size := 64 << 10; size > 0; {
-		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
-			size /= 2
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return path
 }
 
 // readiness returns what /readyz answers.

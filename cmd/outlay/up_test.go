@@ -19,6 +19,7 @@ import (
 
 	"github.com/outlayhq/outlay/cmd/outlay/load"
 	"github.com/outlayhq/outlay/deploy/postgres"
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // upServer is `outlay up` in a directory and at addresses of its own.
@@ -263,13 +264,7 @@ func send(ctx context.Context, base, key, body string, answer any) int {
 // The metrics of every tier are well formed, as Prometheus' own tool judges.
 func TestMetricsAreWellFormed(t *testing.T) {
 	t.Parallel()
-	promtool, err := exec.LookPath("promtool")
-	if err != nil {
-		if os.Getenv("CI") != "" {
-			t.Fatal(err)
-		}
-		t.Skip("promtool is not installed: run make test")
-	}
+	promtool := need.Program(t, "promtool")
 	u := startUp(t)
 	resp, err := http.Get("http://" + u.ops + "/metrics")
 	if err != nil {

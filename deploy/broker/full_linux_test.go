@@ -17,40 +17,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/deploy/broker"
+	"github.com/outlayhq/outlay/schema/schematest/disk"
 )
-
-// smallDisk mounts a disk of its own.
-func smallDisk(t *testing.T, size string) string {
-	t.Helper()
-	dir := t.TempDir()
-	if err := syscall.Mount("tmpfs", dir, "tmpfs", 0, "size="+size); err != nil {
-		if os.Getenv("CI") == "true" || os.Getenv("OUTLAY_TEST_REQUIRE") == "1" {
-			t.Fatalf("a disk of %s cannot be mounted: %v", size, err)
-		}
-		t.Skipf("a disk of %s cannot be mounted (%v): run the tests as root", size, err)
-	}
-	t.Cleanup(func() { _ = syscall.Unmount(dir, syscall.MNT_DETACH) })
-	return dir
-}
-
-// fill leaves the disk of a directory without room, and returns the file that has it.
-func fill(t *testing.T, dir string) string {
-	t.Helper()
-	path := filepath.Join(dir, "filler")
-	f, err := os.Create(path)
-	if err != nil {
-		t.Fatal(err)
-	}
-	defer f.Close() //nolint:errcheck // What was written is thrown away.
-	for size := 64 << 10; size > 0; {
-		if _, err := f.Write(make([]byte, size)); errors.Is(err, syscall.ENOSPC) {
-			size /= 2
-		} else if err != nil {
-			t.Fatal(err)
-		}
-	}
-	return path
-}
 
 const topic = "events"
 
@@ -59,8 +27,9 @@ const topic = "events"
 // once.
 func TestFullDisk(t *testing.T) {
 	t.Parallel()
-	disk := smallDisk(t, "16m")
-	dir := filepath.Join(disk, "kafka")
+	mounted := t.TempDir()
+	disk.Mount(t, mounted, "16m")
+	dir := filepath.Join(mounted, "kafka")
 	var logged bytes.Buffer
 	b, err := broker.Start(dir, slog.New(slog.NewTextHandler(&logged, nil)))
 	if err != nil {
@@ -86,7 +55,7 @@ func TestFullDisk(t *testing.T) {
 		t.Fatal(err)
 	}
 	for range 8 {
-		filler := fill(t, disk)
+		filler := disk.Fill(t, mounted)
 		if failed := produce(200); failed == 0 {
 			t.Error("every event was acknowledged without room on the disk")
 		}

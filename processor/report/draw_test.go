@@ -215,10 +215,11 @@ const largeReportVar = "OUTLAY_LARGE_REPORT"
 // Two thousand agents over a month take less than 100 MiB from the rows to the documents, on at most 100 pages, whatever they are
 // called.
 func TestLargeReport(t *testing.T) {
-	if raceDetector {
-		t.Skip("the race detector takes most of the memory")
+	scripts := map[string]string{"latin": "agent-%04d", "han": "客户支持机器人代理-%04d", "emoji": "🤖🚀 agent %04d"}
+	if raceDetector { // Everything takes long there: the script of the largest documents stands for the others.
+		scripts = map[string]string{"han": scripts["han"]}
 	}
-	for script, name := range map[string]string{"latin": "agent-%04d", "han": "客户支持机器人代理-%04d", "emoji": "🤖🚀 agent %04d"} {
+	for script, name := range scripts {
 		t.Run(script, func(t *testing.T) { largeReport(t, script, name) })
 	}
 }

@@ -18,6 +18,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/report"
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // ledger is an account in a database, to which events are added.
@@ -166,18 +167,13 @@ func draw(t testing.TB, s *Statement) []byte {
 // pdfTool runs one of poppler's programs on a document. Without poppler the test is skipped, except where it has to be there.
 func pdfTool(t testing.TB, pdf []byte, tool string, args ...string) string {
 	t.Helper()
-	if _, err := exec.LookPath(tool); err != nil {
-		if os.Getenv("CI") == "true" {
-			t.Fatalf("%s is missing, and here it has to be there", tool)
-		}
-		t.Skipf("%s is missing: install poppler-utils", tool)
-	}
+	path := need.Program(t, tool)
 	file := filepath.Join(t.TempDir(), "report.pdf")
 	if err := os.WriteFile(file, pdf, 0o600); err != nil {
 		t.Fatal(err)
 	}
 	var out, complaints bytes.Buffer
-	cmd := exec.CommandContext(t.Context(), tool, append(args, file)...)
+	cmd := exec.CommandContext(t.Context(), path, append(args, file)...)
 	if tool == "pdftotext" {
 		cmd.Args = append(cmd.Args, "-")
 	}

@@ -35,7 +35,7 @@ func Database(t testing.TB) *DB {
 // DatabaseOf returns a migrated database of the given edition; the test is skipped when the machine lacks it.
 func DatabaseOf(t testing.TB, e migrations.Edition) *DB {
 	t.Helper()
-	s := need(t, e)
+	s := serverFor(t, e)
 	template, err := s.template()
 	if err != nil {
 		t.Fatal(err)
@@ -57,7 +57,7 @@ func EachEdition(t *testing.T, f func(t *testing.T, db *DB)) {
 // Empty returns a database of the given edition with nothing in it, for tests of the migrations themselves.
 func Empty(t testing.TB, e migrations.Edition) *DB {
 	t.Helper()
-	return need(t, e).newDatabase(t, "template1")
+	return serverFor(t, e).newDatabase(t, "template1")
 }
 
 // patience bounds what is done to a database before and after a test.

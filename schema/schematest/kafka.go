@@ -17,6 +17,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema/schematest/kafka"
 	"github.com/outlayhq/outlay/schema/schematest/local"
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // sharedKafka is the broker that the tests of this process share.
@@ -42,7 +43,7 @@ func Kafka(t testing.TB) []string {
 	t.Helper()
 	addrs, err := sharedKafka()
 	if errors.Is(err, kafka.ErrNotInstalled) {
-		missing(t, err)
+		need.Missing(t, err)
 	}
 	if err != nil {
 		t.Fatal(err)
@@ -55,7 +56,7 @@ func StartKafka(t testing.TB) *kafka.Broker {
 	t.Helper()
 	libs, err := kafka.Find()
 	if err != nil {
-		missing(t, err)
+		need.Missing(t, err)
 	}
 	b, err := kafka.Start(t.Context(), libs, t.TempDir())
 	if err != nil {

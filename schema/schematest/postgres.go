@@ -13,6 +13,7 @@ import (
 	"github.com/outlayhq/outlay/deploy/postgres"
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest/local"
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // Editions lists the editions that tests can have here, the least first.
@@ -68,15 +69,15 @@ func newServer(e migrations.Edition) (*server, error) {
 	return &server{edition: e, url: s.URL()}, nil
 }
 
-// need returns the server of an edition for a test, or ends the test.
-func need(t testing.TB, e migrations.Edition) *server {
+// serverFor returns the server of an edition for a test, or ends the test.
+func serverFor(t testing.TB, e migrations.Edition) *server {
 	t.Helper()
 	s, err := serverOf(e)
 	switch {
 	case errors.Is(err, postgres.ErrNotInstalled) && e != migrations.Plain:
 		t.Skip(err)
 	case errors.Is(err, postgres.ErrNotInstalled):
-		missing(t, err)
+		need.Missing(t, err)
 	case err != nil:
 		t.Fatal(err)
 	}
@@ -88,7 +89,7 @@ func need(t testing.TB, e migrations.Edition) *server {
 func StartPostgres(t testing.TB, cfg postgres.Config) *postgres.Server {
 	t.Helper()
 	if len(postgres.Editions(t.Context())) == 0 {
-		missing(t, fmt.Errorf("PostgreSQL: %w", postgres.ErrNotInstalled))
+		need.Missing(t, fmt.Errorf("PostgreSQL: %w", postgres.ErrNotInstalled))
 	}
 	if cfg.DataDir == "" {
 		cfg.DataDir = t.TempDir()

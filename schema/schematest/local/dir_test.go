@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/deploy/postgres"
 	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
 // asTest makes the test binary a process that starts a server as a test would, prints its own directory and waits to be killed.
@@ -39,10 +40,7 @@ func TestMain(m *testing.M) {
 func TestLeftBehindServersAreRemoved(t *testing.T) {
 	t.Parallel()
 	if len(postgres.Editions(t.Context())) == 0 {
-		if os.Getenv("CI") == "true" {
-			t.Fatal("PostgreSQL is not installed")
-		}
-		t.Skip("PostgreSQL is not installed: run make test")
+		need.Missing(t, fmt.Errorf("PostgreSQL: %w", postgres.ErrNotInstalled))
 	}
 	killed, path := startTest(t)
 	_, living := startTest(t)
