@@ -143,7 +143,7 @@ func TestGatewayFindsTheClientBehindOtherProxies(t *testing.T) {
 	}
 }
 
-// With a certificate the gateway speaks TLS, and tells the tiers so.
+// With a certificate the gateway speaks TLS, and notifies the tiers of it.
 func TestGatewaySpeaksTLSWhenGivenACertificate(t *testing.T) {
 	t.Parallel()
 	pemFile, pool := certificate(t)

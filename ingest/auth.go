@@ -108,7 +108,7 @@ func isVisible(text string) bool {
 	return true
 }
 
-// set tells the client.
+// set gives the client the id.
 func (id requestID) set(w http.ResponseWriter) {
 	w.Header()["X-Request-Id"] = []string{id.String()}
 }

@@ -31,7 +31,7 @@ type batchOf struct {
 
 	spans   otlp.Reader // of a request of spans
 	request request     // the one being read
-	// outcomes and events belong to each other. An event is told to its outcome only
+	// outcomes and events belong to each other. An event is given its outcome only
 	// when no more are read, since they move.
 	outcomes []outcome
 	events   []schema.Event
@@ -113,7 +113,7 @@ func (b *batchOf) lines(body []byte) error {
 	return b.checkLength()
 }
 
-// array reads a JSON array. Only a body whose elements cannot be told apart is
+// array reads a JSON array. Only a body whose elements cannot be separated is
 // refused as a whole.
 func (b *batchOf) array(body []byte) error {
 	if b.plainArray(body) {

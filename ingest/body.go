@@ -44,7 +44,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *hold) (*by
 		if err != nil {
 			return nil, bodyError(err, limit)
 		}
-		// One byte more than allowed tells a full body from one that is too long.
+		// One byte more than allowed distinguishes a full body from one that is too long.
 		src = counted{io.LimitReader(zr, limit+1), h}
 	default:
 		return nil, problem.New(problem.UnsupportedMediaType, "Content-Encoding must be gzip or left out.")

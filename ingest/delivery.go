@@ -34,7 +34,7 @@ type shipment struct {
 	left     atomic.Int64
 	// failed says that Kafka did not take all.
 	failed atomic.Bool
-	// done is told true when nothing is left and false when the time is over. It
+	// done gets true when nothing is left and false when the time is over. It
 	// has room for both, so that who comes late blocks nobody.
 	done  chan bool
 	timer *time.Timer

@@ -71,7 +71,7 @@ func errKeyReused() error {
 }
 
 // land ends the flight of an event: it is remembered if Kafka has it, and those who
-// wait are told. An event without a key has no flight.
+// wait are notified. An event without a key has no flight.
 func (r *recent) land(a admission, err error) {
 	if a.flight == nil {
 		return

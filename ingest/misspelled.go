@@ -96,7 +96,7 @@ func distance(a, b string, substitution int) int {
 	return rows[len(a)%3][len(b)]
 }
 
-// appendWarnings appends the member of an answer that tells a client what was ignored, if there is anything.
+// appendWarnings appends the member of an answer that lists for the client what was ignored, if there is anything.
 func appendWarnings(dst []byte, warnings schema.Faults) []byte {
 	if len(warnings) == 0 {
 		return dst

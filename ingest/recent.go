@@ -32,7 +32,7 @@ type recent struct {
 	// sets are made when first needed; there are none when nothing is remembered.
 	sets []*recentSet
 	// marks has eight bytes for each set: a part of the id in each of its places, or 0
-	// for a free one. Most ids that are not known are told so by them alone, out of
+	// for a free one. Most ids that are not known are found to be new by them alone, out of
 	// memory that is close.
 	marks []uint64
 	// turns is which place of each set is used next: the oldest.
@@ -161,7 +161,7 @@ func (r *request) fingerprint(seed maphash.Seed) uint64 {
 	return h.Sum64()
 }
 
-// writeText writes a text so that its end can be told.
+// writeText writes a text so that its end can be found.
 func writeText(h *maphash.Hash, text string) {
 	writeNumber(h, int64(len(text)))
 	_, _ = h.WriteString(text)

@@ -50,7 +50,7 @@ type Caps interface {
 	Ready() bool
 }
 
-// Replays tells events that are sent again from new ones; replay.Checker is the real
+// Replays distinguishes events that are sent again from new ones; replay.Checker is the real
 // one.
 type Replays interface {
 	Check(ctx context.Context, keys []replay.Key) []replay.Answer
@@ -186,7 +186,7 @@ func (s *Server) Ready(ctx context.Context) error {
 
 // closeConnection ends the connection of a body in chunks. One that has a length as
 // well may hide another request from a proxy, which has to end with it (RFC 9112,
-// section 6.1); net/http reads the chunks, and does not tell that there was a length.
+// section 6.1); net/http reads the chunks, and does not report that there was a length.
 var closeConnection = []string{"close"}
 
 // handle is the one place where errors become answers.

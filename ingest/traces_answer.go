@@ -18,7 +18,7 @@ import (
 // maxReasons is how many spans the message of a partial success speaks of.
 const maxReasons = 3
 
-// summary counts the spans and returns the answer that tells of the refused ones.
+// summary counts the spans and returns the answer that reports the refused ones.
 func (s *Server) summary(encoding otlp.Encoding, spans otlp.Export, outcomes []outcome) []byte {
 	rejected := 0
 	var reasons strings.Builder

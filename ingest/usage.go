@@ -9,7 +9,7 @@ import (
 
 // reportedUsage is a provider's own account of the tokens of a call, as the
 // client passed it on. Names that mean the same share a field; which were given
-// tells whose account it is.
+// shows whose account it is.
 type reportedUsage struct {
 	// OpenAI's chat completions, which many others imitate.
 	prompt, completion, total optionalCount
@@ -102,7 +102,7 @@ func (u *reportedUsage) openAI(input, output int64) tokens {
 	return t
 }
 
-// openAIOrAnthropic tells apart who counts cached tokens inside of input_tokens
+// openAIOrAnthropic distinguishes who counts cached tokens inside of input_tokens
 // and who outside. Their names for cached tokens differ; without any the two mean
 // the same.
 func (u *reportedUsage) openAIOrAnthropic(provider string) (tokens, string) {

@@ -87,7 +87,7 @@ func (d *decoder) usage() error {
 }
 
 // usageMembers reads an object of a usage whose members' names come after path.
-// Names that nobody told us of are passed over: providers add some all the time.
+// Names that we do not know are passed over: providers add some all the time.
 func (d *decoder) usageMembers(path []byte) error {
 	if _, err := d.json.ReadToken(); err != nil {
 		return err

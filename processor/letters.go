@@ -19,7 +19,7 @@ type letters struct {
 // send copies the dead records of a batch to the dead-letter topic and waits
 // until Kafka has them. It comes before the save that moves past them, so a
 // crash in between may copy one twice, never lose it: topic, partition and offset
-// in its headers tell copies apart.
+// in its headers distinguish copies.
 func (l *letters) send(ctx context.Context, b batch) error {
 	for i := range b {
 		it := &b[i]

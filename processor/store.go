@@ -63,7 +63,7 @@ func (p *Processor) storeWhole(ctx context.Context, b batch) error {
 }
 
 // save tries once. It goes on after ctx has ended, so that the batch in hand is
-// stored when the processor is told to stop.
+// stored when the processor is asked to stop.
 func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()

@@ -66,7 +66,7 @@ type Config struct {
 	Webhooks webhook.Config
 	// Resolver looks up the hosts of webhooks that are given. Defaults to net.DefaultResolver.
 	Resolver webhook.Resolver
-	// Now tells the time. Defaults to time.Now.
+	// Now returns the time. Defaults to time.Now.
 	Now func() time.Time
 	// Log gets what operators should see. Defaults to slog.Default.
 	Log *slog.Logger

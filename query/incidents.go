@@ -9,7 +9,7 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
-// toldReply is how far an incident was told to a channel.
+// toldReply is how far an incident was reported to a channel.
 type toldReply struct {
 	Type        alert.ChannelType   `json:"type"`
 	Address     string              `json:"address"`

@@ -47,7 +47,7 @@ func newRequestID() string {
 // secure sets the headers that every answer has. A page that needs more sets its
 // own Content-Security-Policy. A body in chunks is the last of its connection: one
 // that has a length as well may hide another request from a proxy (RFC 9112, section
-// 6.1), and net/http does not tell.
+// 6.1), and net/http does not report it.
 func secure(c *gin.Context) {
 	h := c.Writer.Header()
 	if c.Request.TransferEncoding != nil {

@@ -209,7 +209,7 @@ func (s *Server) changeAlert(c *call) error {
 	if err != nil {
 		return err
 	}
-	// What is wrong with the body by itself is told whether there is such a rule or not.
+	// What is wrong with the body by itself is reported whether there is such a rule or not.
 	var request alertRequest
 	if err := readObject(text, &request, nullableOfAlert...); err != nil {
 		return err

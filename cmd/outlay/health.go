@@ -13,7 +13,7 @@ type healthCommand struct {
 	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Operations address of the process to ask."`
 }
 
-// defaultOps is where the operations listener is unless told otherwise.
+// defaultOps is where the operations listener is unless set otherwise.
 const defaultOps = "127.0.0.1:9090"
 
 // Run is silent when the process is ready, and an error that says what is not.

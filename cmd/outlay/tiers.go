@@ -122,7 +122,7 @@ type processorDeps struct {
 	secrets           *secret.Keys
 }
 
-// processorConfig is what a processor is told besides where everything is.
+// processorConfig is what a processor is given besides where everything is.
 type processorConfig struct {
 	processor.Config
 	Mail     mail.Config    `embed:""`
@@ -158,7 +158,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 	}}, nil
 }
 
-// queryConfig is what the query tier is told besides its database.
+// queryConfig is what the query tier is given besides its database.
 type queryConfig struct {
 	keyFile        string
 	trustedProxies []string

@@ -135,7 +135,7 @@ func (l *Limiter) look(ctx context.Context) {
 	l.found(ctx)
 }
 
-// found notes that the database answers, and tells it what was let through
+// found notes that the database answers, and reports to it what was let through
 // meanwhile.
 func (l *Limiter) found(ctx context.Context) {
 	if ctx.Err() != nil || !l.away.Swap(false) {

@@ -196,7 +196,7 @@ func (w *window) finish() {
 	w.asking.Store(false)
 }
 
-// inDebt reports whether the database has to be told of something.
+// inDebt reports whether the database has to be notified of something.
 func (w *window) inDebt() bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()

@@ -23,7 +23,7 @@ type nest struct {
 // none is the index of no span.
 const none = -1
 
-// settle takes the call from spans that only wrap calls, and tells each call
+// settle takes the call from spans that only wrap calls, and notes for each call
 // inside of which other one it was made.
 func settle(spans []node, calls []Call) {
 	if !slices.ContainsFunc(spans, node.hasParent) {
@@ -63,7 +63,7 @@ func parentsOf(spans []node) []int {
 // call returns the call of a span that has one.
 func (n nest) call(i int) *Call { return &n.calls[n.spans[i].call] }
 
-// dropWrappers takes away the spans that tell what the calls inside of them tell
+// dropWrappers takes away the spans that have what the calls inside of them have
 // as well. A framework and the client library that it uses may both make a span
 // for one call; then the inner one stays.
 func (n nest) dropWrappers() {

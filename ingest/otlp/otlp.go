@@ -11,7 +11,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 )
 
-// Call is a call of a model as its span tells it. The texts are as they were
+// Call is a call of a model as its span has it. The texts are as they were
 // sent: too long, empty or with control characters, if the sender chose so.
 type Call struct {
 	// Key names the span among all spans: trace id and span id in hex. It is the
@@ -69,7 +69,7 @@ type usage struct{ input, output int64 }
 
 func (c *Call) usage() usage { return usage{c.Input.Value, c.Output.Value} }
 
-// hasUsage reports whether the span tells any tokens.
+// hasUsage reports whether the span has any tokens.
 func (c *Call) hasUsage() bool { return c.usage() != usage{} }
 
 // settle takes counts for what they can only mean. Parts that are more than their
@@ -84,7 +84,7 @@ func (c *Call) settle() {
 	}
 }
 
-// add adds n tokens, which the parts tell, unless the sum is beyond what a count
+// add adds n tokens, which the parts add up to, unless the sum is beyond what a count
 // may be; then validation finds the parts larger than their whole.
 func (c *Count) add(n int64, parts ...Count) {
 	if c.Value+n > schema.MaxCount {

@@ -7,7 +7,7 @@ import (
 	"strconv"
 )
 
-// attributes reads a list of names with values and tells them to note.
+// attributes reads a list of names with values and passes them to note.
 func (s *scanner) attributes(note func(name []byte, v value), depth int) bool {
 	return depth <= maxScanDepth && s.array(func() bool {
 		var name []byte

@@ -14,7 +14,7 @@ type span struct {
 	parent [8]byte
 	kind   spanKind
 	failed bool
-	// start and end are in nanoseconds since 1970, 0 when not told.
+	// start and end are in nanoseconds since 1970, 0 when not given.
 	start, end uint64
 	attributes
 	// texts is what the values refer to.
@@ -85,7 +85,7 @@ func wraps(operation string) bool {
 }
 
 // isCall reports whether the span is a client's call of a model. A span of
-// another operation, or of none, is one if it tells a model and a provider or
+// another operation, or of none, is one if it names a model and a provider or
 // usage. The server's side of a call would count it twice.
 func (s *span) isCall() bool {
 	switch s.kind {
@@ -106,7 +106,7 @@ func (s *span) tellsUsage() bool {
 	return s.has(inputTokens) || s.has(promptTokens) || s.has(outputTokens) || s.has(completionTokens)
 }
 
-// call makes c what the span tells of its call, save what only its resource tells. Its
+// call makes c what the span says of its call, save what only its resource says. Its
 // texts are kept in the builder.
 func (s *span) call(c *Call, keep *strings.Builder) {
 	*c = Call{Key: s.key(keep), LatencyMS: schema.NoLatency}
@@ -128,7 +128,7 @@ func (s *span) call(c *Call, keep *strings.Builder) {
 	s.counts(c)
 }
 
-// times sets start and latency. A span that ends before it starts was told by two
+// times sets start and latency. A span that ends before it starts was timed by two
 // clocks: its latency is not known.
 func (s *span) times(c *Call) {
 	if s.start == 0 {

@@ -37,8 +37,8 @@ type source struct {
 	metrics       *metrics
 	log           *slog.Logger
 
-	// taken is the sum of the catalogue in force, told the one that was logged to wait.
-	taken, told string
+	// taken is the sum of the catalogue in force, logged the one that was logged to wait.
+	taken, logged string
 }
 
 // newSource returns nil when there is none.
@@ -97,10 +97,10 @@ func (s *source) failed(ctx context.Context, err error) {
 
 func (s *source) waits(ctx context.Context, sum string, changes []price.Change) {
 	s.metrics.refreshed("waiting")
-	if s.told == sum {
+	if s.logged == sum {
 		return
 	}
-	s.told = sum
+	s.logged = sum
 	var examples []string
 	for _, c := range changes[:min(len(changes), shownChanges)] {
 		after := c.After.String()

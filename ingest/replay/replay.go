@@ -1,4 +1,4 @@
-// Package replay tells an event that is sent again from a new one before a cap refuses
+// Package replay distinguishes an event that is sent again from a new one before a cap refuses
 // it: a refusal means that the event is not recorded. Another replica may have recorded
 // it, so the table of idempotency keys is asked, once the processor has stored all that
 // Kafka holds.

@@ -109,7 +109,7 @@ func (n *Notifier) start(ctx context.Context, tries *sync.WaitGroup) (bool, erro
 	}
 	n.count(d.AccountID, 1)
 	tries.Go(func() {
-		// A try that has begun is noted, also when the process is told to stop.
+		// A try that has begun is noted, also when the process is asked to stop.
 		n.try(context.WithoutCancel(ctx), d)
 		n.count(d.AccountID, -1)
 		select {

@@ -30,7 +30,7 @@ type delivery struct {
 	// Tries counts this try, too. It begins anew when a message is sent again by hand.
 	Tries    int
 	GiveUpAt time.Time
-	// ClaimedUntil tells this claim from another one.
+	// ClaimedUntil distinguishes this claim from another one.
 	ClaimedUntil time.Time
 }
 
@@ -38,7 +38,7 @@ type delivery struct {
 // may take; after it another process tries.
 const claimFor = tryTimeout + 5*time.Second
 
-// What ended a firing is told after the firing, however long that takes.
+// What ended a firing is sent after the firing, however long that takes.
 const claim = `
 UPDATE deliveries d SET claimed_until = $1::timestamptz + $2::interval, tries = tries + 1
 FROM (

@@ -13,7 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 )
 
-// selectPrices counts the events by the price that was applied to each, and those that have none to be told. Only the events
+// selectPrices counts the events by the price that was applied to each, and those that have none recorded. Only the events
 // themselves know it.
 const selectPrices = `
 SELECT cost_source IN ('calculated', 'client'), coalesce(price_id, ''), count(*), sum(cost_nano_usd), min(ts)

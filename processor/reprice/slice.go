@@ -28,7 +28,7 @@ type event struct {
 	implicit bool
 }
 
-// The order is that of the index but for the last two, which tell apart what has the same id: events with a key that was
+// The order is that of the index but for the last two, which distinguish what has the same id: events with a key that was
 // forgotten.
 const selectSlice = `
 SELECT ts, event_id, kafka_partition, kafka_offset, provider, model, input_tokens, output_tokens,

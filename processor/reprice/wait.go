@@ -14,7 +14,7 @@ const (
 	pollInterval = 250 * time.Millisecond
 	// storedWithin bounds the wait for events that were accepted before.
 	storedWithin = 10 * time.Minute
-	// refreshedWithin bounds the wait for aggregates. Readers are told by complete_until what is still to come.
+	// refreshedWithin bounds the wait for aggregates. Readers see by complete_until what is still to come.
 	refreshedWithin = 5 * time.Minute
 )
 

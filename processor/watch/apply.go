@@ -12,7 +12,7 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
-// apply writes what the checks of an account have found, with the messages that tell
+// apply writes what the checks of an account have found, with the messages that report
 // it, in one transaction.
 func (w *Watcher) apply(ctx context.Context, accountID schema.ID, findings []finding, at time.Time) error {
 	if len(findings) == 0 {

@@ -109,7 +109,7 @@ func (w *worker[T]) NextRetry(j *river.Job[T]) time.Time {
 	return time.Now().Add(wait(j.Attempt))
 }
 
-// Work does one try, counts it, and tells River what became of it.
+// Work does one try, counts it, and reports to River what became of it.
 func (w *worker[T]) Work(ctx context.Context, j *river.Job[T]) error {
 	start := time.Now()
 	w.runner.hands.take(j.ID)

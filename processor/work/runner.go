@@ -58,7 +58,7 @@ func New(d Deps) (*Runner, error) {
 }
 
 const (
-	// softStop is how long jobs in hand may go on after the runner was told to stop, before their contexts end.
+	// softStop is how long jobs in hand may go on after the runner was asked to stop, before their contexts end.
 	softStop = 8 * time.Second
 	// hardStop bounds the whole stop.
 	hardStop = softStop + 5*time.Second
@@ -125,7 +125,7 @@ const startRetry = time.Second
 
 // start returns the running client, or nil when ctx ended before the database answered.
 func (r *Runner) start(ctx context.Context) (*river.Client[pgx.Tx], error) {
-	for told := false; ; told = true {
+	for reported := false; ; reported = true {
 		client, err := r.newClient()
 		if err != nil {
 			return nil, err
@@ -134,7 +134,7 @@ func (r *Runner) start(ctx context.Context) (*river.Client[pgx.Tx], error) {
 		if err == nil {
 			return client, nil
 		}
-		if !told {
+		if !reported {
 			r.log.WarnContext(ctx, "jobs wait for the database", "error", err)
 		}
 		select {

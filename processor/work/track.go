@@ -56,7 +56,7 @@ func (entry[T]) Kind() string {
 }
 
 // Track registers how tracked jobs of T's kind are done. The result of f is kept as JSON for those who look at the job. Errors
-// are as for Handle; those who look are told the text of a Refusal, and of no other error.
+// are as for Handle; those who look get the text of a Refusal, and of no other error.
 func Track[T job.Args](r *Runner, o Options, f func(context.Context, *Tracked[T]) (result any, err error)) {
 	register(r, entry[T]{}.Kind(), o, func(ctx context.Context, j *river.Job[entry[T]]) (string, error) {
 		last := last(j.JobRow)

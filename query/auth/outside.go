@@ -27,7 +27,7 @@ type Outside struct {
 type OutsideDeps struct {
 	Now func() time.Time
 	Log *slog.Logger
-	// Fetched is told the outcome of each try to fetch a provider's keys: FetchOK,
+	// Fetched gets the outcome of each try to fetch a provider's keys: FetchOK,
 	// FetchFailed or FetchLimited.
 	Fetched func(outcome string)
 }

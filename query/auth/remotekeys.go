@@ -49,7 +49,7 @@ type remoteKeys struct {
 	address string
 	client  *http.Client
 	now     func() time.Time
-	// count is told the outcome of each fetch.
+	// count gets the outcome of each fetch.
 	count func(outcome string)
 
 	mu   sync.Mutex

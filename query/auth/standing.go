@@ -21,7 +21,7 @@ const standingAge = 10 * time.Second
 const maxStandings = 10_000
 
 // Standing knows whether those who hold a good token may still use it. A token
-// alone cannot tell: it stays good until it expires. It is safe for concurrent use.
+// alone cannot show: it stays good until it expires. It is safe for concurrent use.
 type Standing struct {
 	db  Accounts
 	now func() time.Time

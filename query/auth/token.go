@@ -34,7 +34,7 @@ const leeway = 30 * time.Second
 const maxTokenBytes = 16 << 10
 
 // ErrBadToken is returned for every token that is not accepted. Why is wrapped
-// for the log; a client is not told.
+// for the log; a client does not get it.
 var ErrBadToken = errors.New("token is not valid")
 
 // Principal is who a token speaks for.

@@ -30,9 +30,9 @@ const (
 // VerifierDeps are what a Verifier works with.
 type VerifierDeps struct {
 	Now func() time.Time
-	// Checked is told the outcome of each check.
+	// Checked gets the outcome of each check.
 	Checked func(outcome string)
-	// Outside is told of each token of an outside provider whether it was accepted.
+	// Outside is notified of each token of an outside provider whether it was accepted.
 	Outside func(accepted bool)
 }
 

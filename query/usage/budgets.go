@@ -29,7 +29,7 @@ func (c *Cap) Remaining() schema.NanoUSD {
 	return max(0, c.Limit-schema.NanoUSD(spent.Int64()))
 }
 
-// usedSteps is how finely Used is told. It is rounded down: 1 means reached.
+// usedSteps is how finely Used is given. It is rounded down: 1 means reached.
 const usedSteps = 10_000
 
 // Used is the share of the cap that is spent; more than 1 when a cap was lowered.

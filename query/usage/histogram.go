@@ -14,7 +14,7 @@ const histogramSlots = 93
 // slotDigits is how many decimal digits of the database's number hold one slot.
 const slotDigits = 12
 
-// Histogram counts latencies in slots. It sums over buckets and groups, and tells
+// Histogram counts latencies in slots. It sums over buckets and groups, and shows
 // any percentile of the sum within 11 per cent. The database keeps one as a single
 // number, made by its function latency_histogram; what is read from it here and by
 // latency_percentiles there is the same.

@@ -3,7 +3,7 @@ package usage
 import "time"
 
 // Range is a span of time that starts and ends at a quarter of an hour, which is
-// what the usage relations can tell apart.
+// what the usage relations can distinguish.
 type Range struct{ From, To time.Time }
 
 // NewRange returns the least Range that holds from to to.

@@ -65,7 +65,7 @@ func dearest(rows []Row) []Row {
 // paceDays is over how many days the pace of spending is taken.
 const paceDays = 7
 
-// pace is what the end of the month is told from.
+// pace is what the end of the month is estimated from.
 type pace struct {
 	now, start, end time.Time
 	days            []time.Time

@@ -67,7 +67,7 @@ type Store struct {
 	now func() time.Time
 }
 
-// NewStore returns a Store on db, which the caller owns. now tells the time.
+// NewStore returns a Store on db, which the caller owns. now returns the time.
 func NewStore(db DB, now func() time.Time) *Store { return &Store{db: db, now: now} }
 
 // Page chooses a part of a list, newest first. The zero Page is the whole list.

@@ -148,7 +148,7 @@ func (h *Hasher) sum(ctx context.Context, password string, salt []byte, p argonP
 }
 
 // CheckNone takes as long as Check and is always false. It is called for an
-// address that no user has, so that the time tells nobody which ones exist.
+// address that no user has, so that the time shows nobody which ones exist.
 func (h *Hasher) CheckNone(ctx context.Context, password string) error {
 	_, err := h.Check(ctx, h.decoy, password)
 	return err

@@ -11,7 +11,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 )
 
-// ChannelType says how a channel is told.
+// ChannelType says how a channel is notified.
 type ChannelType string
 
 // The types of channels.

@@ -111,7 +111,7 @@ VALUES ($1, $2, $3, $4, $5, $6, $7)`
 
 const insertSecret = `INSERT INTO alert_secrets (channel_id, account_id, secret) VALUES ($1, $2, $3)`
 
-// insertChannel leaves in c what may be told to whoever made it.
+// insertChannel leaves in c what may be shown to whoever made it.
 func (s *Store) insertChannel(ctx context.Context, accountID schema.ID, rule *schema.ID, c *Channel, position int, now time.Time) error {
 	c.ID = schema.NewID(now)
 	secret := ""

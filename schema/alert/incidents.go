@@ -39,7 +39,7 @@ func (s *Store) Incidents(ctx context.Context, accountID schema.ID, f IncidentFi
 	return found, nil
 }
 
-// Told is how far an incident was told to a channel.
+// Told is how far an incident was reported to a channel.
 type Told struct {
 	Channel ChannelType
 	Address string

@@ -20,10 +20,10 @@ const (
 	ReportReady     Type = "report.ready"
 )
 
-// Message is something to tell. Title and Summary are for people, Data for programs.
+// Message is something to report. Title and Summary are for people, Data for programs.
 type Message struct {
 	Type Type
-	// Cause names what it is about: a channel is told once of each.
+	// Cause names what it is about: a channel is notified once of each.
 	Cause string
 	// Title is a few words, Summary a sentence, in plain text.
 	Title, Summary string

@@ -9,7 +9,7 @@ import (
 	"github.com/outlayhq/outlay/schema/job"
 )
 
-// Args is what a job is told: a session or a user. When it is done it is told so instead, because what it was told is content too.
+// Args is what a job is given: a session or a user. When it is done that is replaced by a note, because it is content too.
 type Args struct {
 	SessionID string  `json:"session_id,omitempty"`
 	UserID    string  `json:"user_id,omitempty"`
@@ -29,7 +29,7 @@ type Result struct {
 
 const aliasMark = "ses_erased_"
 
-// Alias returns what a session is called once its content is erased: a name of ours tells nothing and stays, one of the client's
+// Alias returns what a session is called once its content is erased: a name of ours says nothing and stays, one of the client's
 // gives way to one that is made of id.
 func Alias(sessionID string, id schema.ID) string {
 	if _, err := schema.ParseID(schema.SessionPrefix, sessionID); err == nil {

@@ -15,7 +15,7 @@ const maxDiscarded = 64 << 20
 //
 // It reads at most 64 MiB, and no longer than Config.BodyTimeout allows; the
 // connection is closed after the response if the body goes on. It reads nothing of a
-// body that is announced as longer, nor of one whose client waits to be told to
+// body that is announced as longer, nor of one whose client waits to be asked to
 // continue.
 func DiscardBody(r *http.Request) {
 	if r.ContentLength > maxDiscarded || r.Header.Get("Expect") != "" {

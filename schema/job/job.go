@@ -14,7 +14,7 @@ import (
 // Prefix begins the text form of a job's id.
 const Prefix schema.Prefix = "job"
 
-// Args is what a kind of job is told. It is kept as JSON. Kind is the same for every value of a type: lower-case letters,
+// Args is what a kind of job is given. It is kept as JSON. Kind is the same for every value of a type: lower-case letters,
 // digits and underscores, such as "report".
 type Args interface{ Kind() string }
 

@@ -182,7 +182,7 @@ var (
 	ErrTooMany = errors.New("too many")
 )
 
-// Args tells the job which report to make.
+// Args says which report the job makes.
 type Args struct {
 	ReportID string `json:"report_id"`
 }

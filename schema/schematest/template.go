@@ -36,7 +36,7 @@ func (s *server) template() (string, error) {
 // The lock on template making: any number that nothing else in the server's first database uses.
 const lockTemplate = `SELECT pg_advisory_lock(7036874417766)`
 
-// selectTemplate tells a finished template from one whose maker was killed: only the finished one is closed to connections.
+// selectTemplate distinguishes a finished template from one whose maker was killed: only the finished one is closed to connections.
 const selectTemplate = `SELECT NOT datallowconn FROM pg_database WHERE datname = $1`
 
 func (s *server) ensureTemplate(ctx context.Context) (name string, err error) {

@@ -62,11 +62,11 @@ func AppendBreakdownJSON(dst, b []byte) ([]byte, error) {
 	return price.AppendBreakdown(dst, &q), nil
 }
 
-// isBreakdownJSON tells a breakdown that is JSON already from a packed one, none of whose fields begins with a bracket.
+// isBreakdownJSON distinguishes a breakdown that is JSON already from a packed one, none of whose fields begins with a bracket.
 // Field 11 as a group would, and is never to be one.
 func isBreakdownJSON(b []byte) bool { return len(b) > 0 && b[0] == '[' }
 
-// unpack returns what of a quote a breakdown tells.
+// unpack returns what of a quote a breakdown has.
 func unpack(b []byte) (q price.Quote, err error) {
 	err = eachField(b, func(field protowire.Number, number int64, text []byte) error {
 		switch field {
@@ -117,7 +117,7 @@ func checkNumber(field protowire.Number, number int64) error {
 	return nil
 }
 
-// eachField tells the fields of a message that are numbers or bytes. It passes over others.
+// eachField passes on the fields of a message that are numbers or bytes. It passes over others.
 func eachField(b []byte, tell func(field protowire.Number, number int64, text []byte) error) error {
 	for len(b) > 0 {
 		field, kind, n := protowire.ConsumeTag(b)

@@ -88,7 +88,7 @@ func (r *Report) CostDifference() schema.NanoUSD { return r.StoredCost - r.Cost 
 // Run sends, waits and compares. The report is valid also with ErrDifference.
 func Run(ctx context.Context, cfg Config) (*Report, error) {
 	s := newSender(cfg)
-	// Signing in comes first: a wrong address is told before anything is sent.
+	// Signing in comes first: a wrong address is reported before anything is sent.
 	reader, err := newReader(ctx, cfg, s.client)
 	if err != nil {
 		return nil, err
@@ -110,7 +110,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 type sender struct {
 	cfg    Config
 	client *http.Client
-	run    string // part of every agent's name, so that runs are told apart
+	run    string // part of every agent's name, so that runs can be distinguished
 	events *generator
 	start  time.Time
 

@@ -13,7 +13,7 @@ import (
 	"github.com/outlayhq/outlay/deploy/postgres"
 )
 
-// directory is where this process keeps its servers. Its lock, held for as long as the process lives, tells other processes
+// directory is where this process keeps its servers. Its lock, held for as long as the process lives, shows other processes
 // that what is in there is in use.
 type directory struct {
 	path string

@@ -1,4 +1,4 @@
-// Package port keeps TCP ports for programs that a test starts and tells where to listen. A port that is only looked for can be
+// Package port keeps TCP ports for programs that a test starts and that have to know where to listen. A port that is only looked for can be
 // gone by the time the program listens on it, or between its end and its next start: to another test that lets the system pick one.
 package port
 
@@ -8,7 +8,7 @@ import (
 	"strconv"
 )
 
-// Reservation is a port of 127.0.0.1. The program that is told of it can listen there, as often as it likes; the system
+// Reservation is a port of 127.0.0.1. The program that is given it can listen there, as often as it likes; the system
 // gives the port to nobody who asks for any until Close, or until nothing refers to the Reservation any more.
 type Reservation struct {
 	port   int

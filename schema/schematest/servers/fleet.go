@@ -102,7 +102,7 @@ func (f *fleet) stop() error {
 	return errors.Join(append(problems, local.Clean())...)
 }
 
-// report says what the command ran on, in the servers' own words. The last line tells when the edition of production was
+// report says what the command ran on, in the servers' own words. The last line says when the edition of production was
 // not among them.
 func (f *fleet) report(ctx context.Context, out io.Writer) {
 	ctx, cancel := context.WithTimeout(ctx, 30*time.Second)
