@@ -98,9 +98,15 @@ type Server struct {
 	now      func() time.Time
 }
 
+// newEngine returns a router that prints nothing by itself.
+func newEngine() *gin.Engine {
+	gin.SetMode(gin.ReleaseMode)
+	return gin.New()
+}
+
 // ValidateProxies returns an error if the proxies are neither addresses nor networks.
 func ValidateProxies(proxies []string) error {
-	if err := gin.New().SetTrustedProxies(proxies); err != nil {
+	if err := newEngine().SetTrustedProxies(proxies); err != nil {
 		return fmt.Errorf("ingest: --trusted-proxies: %w", err)
 	}
 	return nil
@@ -122,8 +128,7 @@ func New(cfg Config, d Deps) *Server {
 
 // Handler returns the routes, in the order of the OpenAPI document.
 func (s *Server) Handler() http.Handler {
-	gin.SetMode(gin.ReleaseMode)
-	r := gin.New()
+	r := newEngine()
 	r.HandleMethodNotAllowed = true
 	r.RedirectTrailingSlash = false
 	// Limits go by key. Only look-ups of keys that are not known go by address, and an

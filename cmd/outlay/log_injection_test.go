@@ -85,7 +85,8 @@ func TestRequestsDoNotForgeTheLog(t *testing.T) {
 	time.Sleep(time.Second) // What is logged of the last events, too.
 	u.process.stop(t)
 	lines := 0
-	for line := range strings.Lines(u.process.text(t)[shown:]) {
+	started, _, _ := strings.Cut(u.process.text(t), "\nOutlay is ready.")
+	for line := range strings.Lines(started + u.process.text(t)[shown:]) {
 		if lines++; !logLine.MatchString(line) || steers(line) {
 			t.Errorf("logged %q", line)
 		}
