@@ -31,7 +31,7 @@ type batchOf struct {
 
 	spans   otlp.Reader // of a request of spans
 	request request     // the one being read
-	// outcomes and events belong to each other. An event is given its outcome only
+	// outcomes and events belong to each other. An outcome gets its event only
 	// when no more are read, since they move.
 	outcomes []outcome
 	events   []schema.Event

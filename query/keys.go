@@ -108,7 +108,7 @@ func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err erro
 // createKey makes an API key and answers it with its secret, once.
 func (s *Server) createKey(c *call) error {
 	var request createKeyRequest
-	if err := c.body(&request, "scopes", "agents"); err != nil {
+	if err := c.body(&request); err != nil {
 		return err
 	}
 	wanted, err := request.parse(s.now())

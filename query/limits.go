@@ -10,7 +10,6 @@ import (
 	"sync"
 	"time"
 
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -74,9 +73,25 @@ const (
 	limitAtOnce    = "at_once"
 )
 
+// sender is who counts as one: the users of an account, or its API keys. A key in the wrong hands must not keep the owner
+// from ending it.
+func sender(c *call) string {
+	if c.who.UserID.IsZero() {
+		return string(c.who.AccountID[:]) + "keys"
+	}
+	return string(c.who.AccountID[:])
+}
+
 // countRead counts a request against what the plan of its account allows in this minute.
-func (s *Server) countRead(c *call) error {
-	standing := s.reads.take(string(c.who.AccountID[:]), s.limits.of(c.who.Plan))
+func (s *Server) countRead(c *call) error { return s.count(c, sender(c)) }
+
+// countUrgent counts a request that ends a misuse: each user by itself.
+func (s *Server) countUrgent(c *call) error {
+	return s.count(c, string(c.who.AccountID[:])+string(c.who.UserID[:]))
+}
+
+func (s *Server) count(c *call, name string) error {
+	standing := s.reads.take(name, s.limits.of(c.who.Plan))
 	setRateHeaders(c.Writer.Header(), &standing)
 	if standing.wait == 0 {
 		return nil
@@ -114,7 +129,7 @@ func setRateHeaders(h http.Header, s *rateStanding) {
 // inTurn lets h answer when there are few enough other requests of the same account.
 func (s *Server) inTurn(t *turns, h handler) handler {
 	return func(c *call) error {
-		leave, err := t.enter(c.ctx(), c.who.AccountID)
+		leave, err := t.enter(c.ctx(), sender(c))
 		if errors.Is(err, errNoTurn) {
 			s.metrics.limited.WithLabelValues(limitAtOnce).Inc()
 			return &problem.Problem{
@@ -132,26 +147,26 @@ func (s *Server) inTurn(t *turns, h handler) handler {
 
 var errNoTurn = errors.New("too many requests at once")
 
-// turns bound how many requests of each account are answered at once. It is safe for concurrent use.
+// turns bound how many requests of each sender are answered at once. It is safe for concurrent use.
 type turns struct {
 	atOnce int
 
-	mu       sync.Mutex
-	accounts map[schema.ID]*turn
+	mu      sync.Mutex
+	senders map[string]*turn
 }
 
-// A turn is there while an account has requests.
+// A turn is there while a sender has requests.
 type turn struct {
 	taken chan struct{}
 	// users are the requests that are answered or wait.
 	users int
 }
 
-func newTurns(atOnce int) *turns { return &turns{atOnce: atOnce, accounts: map[schema.ID]*turn{}} }
+func newTurns(atOnce int) *turns { return &turns{atOnce: atOnce, senders: map[string]*turn{}} }
 
-// enter waits for a turn of the account, and returns what ends it. The error is errNoTurn or that of ctx.
-func (t *turns) enter(ctx context.Context, id schema.ID) (leave func(), err error) {
-	mine, err := t.join(id)
+// enter waits for a turn of the sender, and returns what ends it. The error is errNoTurn or that of ctx.
+func (t *turns) enter(ctx context.Context, name string) (leave func(), err error) {
+	mine, err := t.join(name)
 	if err != nil {
 		return nil, err
 	}
@@ -161,25 +176,25 @@ func (t *turns) enter(ctx context.Context, id schema.ID) (leave func(), err erro
 	case mine.taken <- struct{}{}:
 		return func() {
 			<-mine.taken
-			t.part(id)
+			t.part(name)
 		}, nil
 	case <-timeout.C:
 		err = errNoTurn
 	case <-ctx.Done():
 		err = ctx.Err()
 	}
-	t.part(id)
+	t.part(name)
 	return nil, err
 }
 
-// join counts a request of the account, unless too many wait.
-func (t *turns) join(id schema.ID) (*turn, error) {
+// join counts a request of the sender, unless too many wait.
+func (t *turns) join(name string) (*turn, error) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	mine := t.accounts[id]
+	mine := t.senders[name]
 	if mine == nil {
 		mine = &turn{taken: make(chan struct{}, t.atOnce)}
-		t.accounts[id] = mine
+		t.senders[name] = mine
 	}
 	if mine.users >= t.atOnce*(1+waitersPerTurn) {
 		return nil, errNoTurn
@@ -188,12 +203,12 @@ func (t *turns) join(id schema.ID) (*turn, error) {
 	return mine, nil
 }
 
-// part forgets a request of the account.
-func (t *turns) part(id schema.ID) {
+// part forgets a request of the sender.
+func (t *turns) part(name string) {
 	t.mu.Lock()
 	defer t.mu.Unlock()
-	mine := t.accounts[id]
+	mine := t.senders[name]
 	if mine.users--; mine.users == 0 {
-		delete(t.accounts, id)
+		delete(t.senders, name)
 	}
 }

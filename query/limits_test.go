@@ -12,6 +12,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/schema"
 )
 
 // rate is what the X-RateLimit headers say.
@@ -58,8 +59,8 @@ func (c *clock) move(by time.Duration) {
 	c.now = c.now.Add(by)
 }
 
-// All users and keys of an account share what its plan allows in a minute. Every answer says where the account stands, other
-// accounts are not touched, and the next minute begins anew.
+// All users of an account share what its plan allows in a minute, and so do its keys. Every answer says where they stand, other
+// accounts are not touched, and the next minute begins anew. What ends a misuse is possible all the same.
 func TestRequestsOfAPlan(t *testing.T) {
 	t.Parallel()
 	limits := query.DefaultLimits()
@@ -68,9 +69,10 @@ func TestRequestsOfAPlan(t *testing.T) {
 	w := newWorldWith(t, database(t), func(config *query.Config) { config.Limits, config.Now = limits, c.Now })
 	vera := w.tokenFor(w.alice.colleague("vera@example.org", viewer))
 	reset := c.now.Truncate(time.Minute).Add(time.Minute).Unix()
-	remaining := int64(8)
-	key := w.alice.newKey(`{"name":"r","scopes":["read"]}`).Key
-	remaining--
+	var made shownKey
+	w.alice.post("/v1/api-keys", `{"name":"r","scopes":["read"]}`).decode(http.StatusCreated, &made)
+	key := made.Key
+	left := map[bool]int64{true: 8, false: 7} // of keys, and of users
 	for _, ask := range []struct {
 		token, method, path string
 		status              int
@@ -82,13 +84,19 @@ func TestRequestsOfAPlan(t *testing.T) {
 		{vera, http.MethodGet, "/v1/audit", http.StatusForbidden},
 		{w.alice.token, http.MethodGet, "/v1/agents?limit=", http.StatusUnprocessableEntity},
 		{w.alice.token, http.MethodGet, "/v1/events/export", http.StatusOK},
+		{vera, http.MethodGet, "/v1/auth/me", http.StatusOK},
+		{key, http.MethodGet, "/v1/agents", http.StatusOK},
+		{vera, http.MethodGet, "/v1/budgets", http.StatusOK},
 	} {
 		a := w.send(ask.token, ask.method, ask.path, "")
 		a.want(ask.status)
-		remaining--
-		if got := a.rate(); got.limit != 8 || got.remaining != remaining || got.reset != reset {
-			t.Errorf("%s: %+v, want 8, %d and %d", a.what, got, remaining, reset)
+		left[ask.token == key]--
+		if got := a.rate(); got.limit != 8 || got.remaining != left[ask.token == key] || got.reset != reset {
+			t.Errorf("%s: %+v, want 8, %d and %d", a.what, got, left[ask.token == key], reset)
 		}
+	}
+	for range left[true] {
+		w.send(key, http.MethodGet, "/v1/agents", "").want(http.StatusOK)
 	}
 	for _, token := range []string{w.alice.token, vera, key} {
 		a := w.send(token, http.MethodGet, "/v1/account", "")
@@ -107,6 +115,8 @@ func TestRequestsOfAPlan(t *testing.T) {
 		t.Error(err)
 	}
 	w.bob.get("/v1/account").want(http.StatusOK)
+	w.send(w.alice.token, http.MethodDelete, "/v1/api-keys/"+made.ID, "").want(http.StatusNoContent)
+	w.send(w.alice.token, http.MethodPatch, "/v1/users/"+w.alice.user.ID.Text(schema.UserPrefix), `{"disabled":true}`).refused(http.StatusConflict)
 	c.move(50 * time.Second)
 	if got := w.alice.get("/v1/account").rate(); got.remaining != 7 || got.reset != reset+60 {
 		t.Errorf("in the next minute: %+v", got)

@@ -110,11 +110,16 @@ func (s *Server) endSignIn(c *call, token string) error {
 	if err != nil {
 		return err
 	}
-	return s.usage.Administer(ctx, accountID, act, func(ctx context.Context, tx pgx.Tx) error {
-		userID, err := s.signIns.End(ctx, tx, token)
+	var userID schema.ID
+	err = s.usage.Administer(ctx, accountID, act, func(ctx context.Context, tx pgx.Tx) error {
+		userID, err = s.signIns.End(ctx, tx, token)
 		act.UserID, act.Target = &userID, userID.Text(schema.UserPrefix)
 		return err
 	})
+	if err == nil {
+		s.standing.Forget(userID)
+	}
+	return err
 }
 
 type changePasswordRequest struct {

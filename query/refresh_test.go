@@ -98,6 +98,9 @@ func TestLogout(t *testing.T) {
 	logout := func() *answer {
 		return w.send("", http.MethodPost, "/v1/auth/logout", fmt.Sprintf(`{"refresh_token":%q}`, s.RefreshToken))
 	}
+	if got := w.reads(s.Token); got != http.StatusOK {
+		t.Errorf("before the end of the sign-in: %d, want 200", got)
+	}
 	logout().want(http.StatusNoContent)
 	logout().want(http.StatusNoContent)
 	w.refresh(s.RefreshToken).refused(http.StatusUnauthorized)

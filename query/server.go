@@ -173,11 +173,12 @@ func (s *Server) Run(ctx context.Context) {
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 		},
-		Load: func(context.Context, *pgx.Conn) error {
+		Load: func(ctx context.Context, conn *pgx.Conn) error {
 			s.standing.Changed()
-			return nil
+			return conn.Ping(ctx) // A connection that is open at this end only brings no notices.
 		},
-		Log: s.log,
+		Tables: []string{"accounts", "users", "refresh_tokens"},
+		Log:    s.log,
 	}
 	wg.Go(func() { changes.Run(ctx) })
 	s.outside.Run(ctx)
@@ -225,6 +226,10 @@ func (s *Server) routes(e *gin.Engine) {
 		}
 	}
 	viewer, admin, owner := needs(account.Viewer), needs(account.Admin), needs(account.Owner)
+	// urgent is what ends a misuse: it waits for no other request of the account.
+	urgent := func(role account.Role, method, path string, h handler) {
+		handle(method, path, s.adapt(s.allowCounted(role, s.countUrgent, plain(method, h))))
+	}
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
 	handle(http.MethodGet, "/v1/events/export", s.adapt(s.allow(account.Viewer, s.inTurn(s.exports, s.exportEvents))))
@@ -290,16 +295,16 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodPost, "/v1/auth/login", s.login)
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
 	open(http.MethodPost, "/v1/auth/logout", s.logout)
-	viewer(http.MethodPost, "/v1/auth/password", s.changePassword)
+	urgent(account.Viewer, http.MethodPost, "/v1/auth/password", s.changePassword)
 	viewer(http.MethodGet, "/v1/auth/me", ofUser(s.me))
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
 	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
 	admin(http.MethodPost, "/v1/api-keys", s.counted(s.createKey))
 	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(s.rotateKey))
-	admin(http.MethodDelete, "/v1/api-keys/:id", s.revokeKey)
+	urgent(account.Admin, http.MethodDelete, "/v1/api-keys/:id", s.revokeKey)
 	owner(http.MethodGet, "/v1/users", s.listUsers)
 	owner(http.MethodPost, "/v1/users", s.counted(s.createUser))
-	owner(http.MethodPatch, "/v1/users/:id", s.changeUser)
+	urgent(account.Owner, http.MethodPatch, "/v1/users/:id", s.changeUser)
 	admin(http.MethodGet, "/v1/audit", s.listActs)
 
 	open(http.MethodGet, "/openapi.json", s.openapi)

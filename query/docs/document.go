@@ -133,7 +133,7 @@ const maxInteger = "9007199254740991"
 // bounds writes the limits of a value.
 func bounds(schema any) string {
 	var parts []string
-	// The largest integer of a double bounds most counts; it informs nobody.
+	// The largest integer of a double bounds most counts; showing it helps nobody.
 	if fmt.Sprint(field(schema, "maximum")) == maxInteger {
 		schema = object{{Key: "minimum", Value: field(schema, "minimum")}, {Key: "default", Value: field(schema, "default")}}
 	}

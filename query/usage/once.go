@@ -48,7 +48,7 @@ func (o Once) query(ctx context.Context, sql string, args []any) (*onceRows, err
 	batch.Queue("COMMIT")
 	results := conn.SendBatch(ctx, &batch)
 	end := sync.OnceFunc(func() {
-		_ = results.Close() // What went wrong the rows have reported.
+		_ = results.Close() // The rows have returned its error.
 		if conn.Conn().PgConn().TxStatus() != idle {
 			_, _ = conn.Exec(ctx, "ROLLBACK")
 		}

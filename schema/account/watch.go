@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -23,6 +24,8 @@ type Watch struct {
 	Connect func(context.Context) (*pgx.Conn, error)
 	// Load reads everything anew on that connection.
 	Load func(context.Context, *pgx.Conn) error
+	// Tables are those whose changes matter. Defaults to all.
+	Tables []string
 	// Interval is the longest time between two loads. Defaults to 5 s.
 	Interval time.Duration
 	Log      *slog.Logger
@@ -96,19 +99,24 @@ func (w Watch) load(ctx context.Context, conn *pgx.Conn) error {
 // wait returns nil when it is time to load again: after a change, with those
 // that follow at once taken together, or after the interval.
 func (w Watch) wait(ctx context.Context, conn *pgx.Conn) error {
-	if err := waitForChange(ctx, conn, w.Interval); err != nil {
+	if err := w.waitForChange(ctx, conn, w.Interval); err != nil {
 		return err
 	}
-	return waitForChange(ctx, conn, 20*time.Millisecond)
+	return w.waitForChange(ctx, conn, 20*time.Millisecond)
 }
 
-// waitForChange returns nil after a notification or after d.
-func waitForChange(ctx context.Context, conn *pgx.Conn, d time.Duration) error {
+// waitForChange returns nil after a notification that matters or after d.
+func (w Watch) waitForChange(ctx context.Context, conn *pgx.Conn, d time.Duration) error {
 	waitCtx, cancel := context.WithTimeout(ctx, d)
 	defer cancel()
-	_, err := conn.WaitForNotification(waitCtx)
-	if err == nil || ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded) {
-		return nil
+	for {
+		n, err := conn.WaitForNotification(waitCtx)
+		switch {
+		case err == nil && len(w.Tables) > 0 && !slices.Contains(w.Tables, n.Payload):
+			continue
+		case err == nil, ctx.Err() == nil && errors.Is(err, context.DeadlineExceeded):
+			return nil
+		}
+		return fmt.Errorf("wait for changes: %w", err)
 	}
-	return fmt.Errorf("wait for changes: %w", err)
 }

@@ -33,7 +33,7 @@ alter role outlay_grafana set statement_timeout = '30s'`},
 	}
 }
 
-// applyRoles makes the roles and lets those sign in that have a password. A user who may not is told what to run; all the
+// applyRoles makes the roles and lets those sign in that have a password. For a user who may not, the error says what to run; all the
 // rest works without the roles, as long as every program signs in as the owner.
 func applyRoles(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	for _, r := range opt.roles() {

@@ -9,3 +9,7 @@ comment on column accounts.sharing is 'Who may make share links of sessions: all
 create trigger users_changed
     after delete or truncate or update of role, disabled_at, email, password_hash on users
     for each statement execute function notify_change();
+
+create trigger sign_ins_ended
+    after update of revoked_at on refresh_tokens
+    for each statement execute function notify_change();
