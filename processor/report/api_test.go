@@ -163,7 +163,7 @@ func TestDocumentsSayWhatTheAPISays(t *testing.T) {
 // generate asks for a report over HTTP and downloads it when it is ready.
 func (a *api) generate(q *question) (pdf []byte, sheet [][]string) {
 	a.t.Helper()
-	body, err := json.Marshal(map[string]any{"title": q.name, "from": q.from, "to": q.to, "timezone": q.zone, "group_by": q.groupBy, "agents": q.agents})
+	body, err := json.Marshal(map[string]any{"title": q.name, "from": q.from, "to": q.to, "timezone": q.zone, "group_by": q.groupBy, "agents": append([]string{}, q.agents...)})
 	if err != nil {
 		a.t.Fatal(err)
 	}
