@@ -45,7 +45,7 @@ func (s *Server) authenticate(g *gin.Context) (account.Credential, error) {
 	return c, nil
 }
 
-// errTooManyKeys is the answer to a key that is not in memory, from a network that sent many such keys. It may be a good one that was
+// errTooManyKeys is the answer to a key that is not in memory, from a network that sent many that are not good. It may be a good one that was
 // made just now, so it is not 401, which clients do not send again.
 var errTooManyKeys = &problem.Problem{
 	Code:       problem.RateLimited,

@@ -148,6 +148,18 @@ func (s *statements) lookups() (n int) {
 	return n
 }
 
+// keepFresh runs the directory until the test ends, and returns once it has read the keys.
+func keepFresh(t *testing.T, directory *account.Directory) {
+	t.Helper()
+	running, stop := context.WithCancel(t.Context())
+	stopped := make(chan struct{})
+	go func() { defer close(stopped); directory.Run(running) }()
+	t.Cleanup(func() { stop(); <-stopped })
+	for deadline := time.Now().Add(10 * time.Second); directory.Ready() != nil && time.Now().Before(deadline); {
+		time.Sleep(time.Millisecond)
+	}
+}
+
 // A network that guesses keys is refused without a query after the first ones of a minute. Keys that are in memory work from there, and
 // one that was just made within a second; other networks notice nothing.
 func TestNetworkThatGuessesKeysIsLimited(t *testing.T) {
@@ -178,13 +190,7 @@ func TestNetworkThatGuessesKeysIsLimited(t *testing.T) {
 
 	now := time.Now() // All of it is within a minute.
 	directory := account.NewDirectory(traced, slog.New(slog.DiscardHandler), func() time.Time { return now })
-	running, stop := context.WithCancel(t.Context())
-	stopped := make(chan struct{})
-	go func() { defer close(stopped); directory.Run(running) }()
-	t.Cleanup(func() { stop(); <-stopped })
-	for deadline := time.Now().Add(10 * time.Second); directory.Ready() != nil && time.Now().Before(deadline); {
-		time.Sleep(time.Millisecond)
-	}
+	keepFresh(t, directory)
 
 	f := newFixture(t, nil)
 	f.ingest.keys = directory
@@ -236,7 +242,9 @@ func TestNetworkThatGuessesKeysIsLimited(t *testing.T) {
 func TestForgedAddressDoesNotLiftTheLimitOfGuesses(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	f.ingest.keys = account.NewDirectory(schematest.Database(t).Pool, slog.New(slog.DiscardHandler), time.Now)
+	directory := account.NewDirectory(schematest.Database(t).Pool, slog.New(slog.DiscardHandler), time.Now)
+	keepFresh(t, directory)
+	f.ingest.keys = directory
 	status := map[int]int{}
 	for i := range 2*account.LookupsPerMinute + 1 { // One more than two minutes allow.
 		address := fmt.Sprintf("198.51.%d.1", i)
@@ -245,5 +253,97 @@ func TestForgedAddressDoesNotLiftTheLimitOfGuesses(t *testing.T) {
 	}
 	if status[http.StatusUnauthorized] < account.LookupsPerMinute || status[http.StatusTooManyRequests] == 0 {
 		t.Errorf("guesses with forged addresses are answered %v", status)
+	}
+}
+
+// While keys cannot be looked up, before they were read for the first time or after, nobody is refused for sending many: any of them may be good.
+func TestKeysThatCannotBeLookedUpDoNotCount(t *testing.T) {
+	t.Parallel()
+	for _, loaded := range []bool{false, true} {
+		pool, err := pgxpool.NewWithConfig(t.Context(), schematest.Database(t).Pool.Config())
+		if err != nil {
+			t.Fatal(err)
+		}
+		now := time.Now() // All of it is within a minute.
+		directory := account.NewDirectory(pool, slog.New(slog.DiscardHandler), func() time.Time { return now })
+		if loaded {
+			keepFresh(t, directory) // On a connection of its own.
+		}
+		pool.Close()
+		f := newFixture(t, nil)
+		f.ingest.keys = directory
+		for i := range 2 * account.LookupsPerMinute {
+			if got := f.post(t, "/v1/track", `{"agent":"a"}`, "Authorization", "Bearer "+account.NewSecret()); got.status != http.StatusInternalServerError {
+				t.Fatalf("loaded %v: key %d is answered %d %v, want 500", loaded, i, got.status, got.body)
+			}
+		}
+	}
+}
+
+// A key that was revoked is looked up once and answered alike ever after, however often and from however many requests at once it comes,
+// and however often the keys are read anew. A key that was just made counts for nobody.
+func TestRevokedKeyStaysRevoked(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	seen := &statements{}
+	config := db.Pool.Config()
+	config.ConnConfig.Tracer = seen
+	traced, err := pgxpool.NewWithConfig(t.Context(), config)
+	if err != nil {
+		t.Fatal(err)
+	}
+	t.Cleanup(traced.Close)
+	store := account.NewStore(db.Pool, time.Now)
+	owner, err := store.CreateAccount(t.Context(), "test", account.Enterprise)
+	if err != nil {
+		t.Fatal(err)
+	}
+	key, revoked, err := store.CreateKey(t.Context(), owner.ID, account.NewKey{Name: "test"})
+	if err != nil {
+		t.Fatal(err)
+	}
+	if err := store.RevokeKey(t.Context(), owner.ID, key.ID); err != nil {
+		t.Fatal(err)
+	}
+	now := time.Now() // All of it is within a minute.
+	directory := account.NewDirectory(traced, slog.New(slog.DiscardHandler), func() time.Time { return now })
+	keepFresh(t, directory)
+	f := newFixture(t, nil)
+	f.ingest.keys = directory
+	ask := func(secret string) int {
+		return f.post(t, "/v1/track", `{"agent":"a"}`, "Authorization", "Bearer "+secret).status
+	}
+
+	var asking sync.WaitGroup
+	for range 2 * account.LookupsPerMinute {
+		asking.Go(func() {
+			if status := ask(revoked); status != http.StatusUnauthorized {
+				t.Errorf("one of many requests at once is answered %d", status)
+			}
+		})
+	}
+	asking.Wait()
+	before := seen.lookups()
+	for range account.LookupsPerMinute - 2 {
+		ask(account.NewSecret())
+	}
+	for i := range 3 {
+		_, fresh, err := store.CreateKey(t.Context(), owner.ID, account.NewKey{Name: "test"})
+		if err != nil {
+			t.Fatal(err)
+		}
+		if status := ask(fresh); status != http.StatusOK { // The keys are read anew.
+			t.Errorf("a key that was just made is answered %d", status)
+		}
+		for deadline := time.Now().Add(10 * time.Second); directory.Size() <= i && time.Now().Before(deadline); {
+			time.Sleep(time.Millisecond)
+		}
+		lookups := seen.lookups()
+		if status := ask(revoked); status != http.StatusUnauthorized || seen.lookups() != lookups {
+			t.Errorf("the key is answered %d after %d more look-ups", status, seen.lookups()-lookups)
+		}
+	}
+	if n := seen.lookups() - before; n > account.LookupsPerMinute+1 || before > 4 {
+		t.Errorf("%d look-ups for the key, %d for the others", before, n)
 	}
 }

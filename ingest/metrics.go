@@ -103,7 +103,7 @@ func (m *metrics) keys(directory Keys) {
 	}, func() float64 { return float64(directory.Size()) })
 	m.factory.NewCounterFunc(prometheus.CounterOpts{
 		Name: "outlay_ingest_refused_key_lookups_total",
-		Help: "Requests with an API key that is not in memory, refused because their network sent many such keys in the minute.",
+		Help: "Requests with an API key that is not in memory, refused because their network sent many keys in the minute that are not good.",
 	}, func() float64 { return float64(directory.RefusedLookups()) })
 }
 

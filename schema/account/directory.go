@@ -29,7 +29,7 @@ type Credential struct {
 // is not in memory and the database does not answer.
 var ErrUnknown = errors.New("cannot look the key up")
 
-// ErrTooManyLookups is returned for a key that is not in memory when its network has asked for too many of those.
+// ErrTooManyLookups is returned for a key that is not in memory when too many from its network turned out not to be good.
 var ErrTooManyLookups = errors.New("too many look-ups of unknown keys from this network")
 
 // Directory holds every valid API key in memory, so that a request costs no
@@ -44,7 +44,7 @@ type Directory struct {
 	loadedAt atomic.Int64 // Unix nanoseconds, 0 before the first load
 
 	mu      sync.Mutex
-	refused map[Hash]struct{} // keys that the database does not know either
+	refused map[Hash]struct{} // keys that the database does not know either; one that it knows later comes into keys
 	lookups chan struct{}     // bounds concurrent queries for keys not in memory
 
 	networks networks
@@ -129,9 +129,6 @@ func (d *Directory) load(ctx context.Context, conn *pgx.Conn) error {
 	}
 	d.keys.Store(&keys)
 	d.loadedAt.Store(d.now().UnixNano())
-	d.mu.Lock()
-	clear(d.refused)
-	d.mu.Unlock()
 	return nil
 }
 
@@ -154,21 +151,35 @@ func scanCredential(row pgx.Row) (Hash, Credential, error) {
 // that does not exist, was revoked or has expired. The error is ErrUnknown or
 // ErrTooManyLookups; from is asked for the client's address when the key is not in memory.
 func (d *Directory) Lookup(ctx context.Context, h Hash, from Asker) (c Credential, ok bool, err error) {
+	c, ok, known := d.inMemory(h)
+	if known {
+		return c, ok, nil
+	}
+	if d.keys.Load() == nil {
+		// Good keys are not in memory either: they must not use up the bound.
+		return d.ask(ctx, h)
+	}
+	if !d.networks.take(from.ClientIP(), h) {
+		return Credential{}, false, ErrTooManyLookups
+	}
+	c, ok, err = d.ask(ctx, h)
+	if ok || err != nil {
+		d.networks.giveBack(h)
+	}
+	return c, ok, err
+}
+
+// inMemory returns what is known of a key without asking the database.
+func (d *Directory) inMemory(h Hash) (c Credential, ok, known bool) {
 	if keys := d.keys.Load(); keys != nil {
-		if c, ok := (*keys)[h]; ok {
-			return c, c.ExpiresAt.IsZero() || d.now().Before(c.ExpiresAt), nil
+		if c, found := (*keys)[h]; found {
+			return c, c.ExpiresAt.IsZero() || d.now().Before(c.ExpiresAt), true
 		}
 	}
 	d.mu.Lock()
+	defer d.mu.Unlock()
 	_, refused := d.refused[h]
-	d.mu.Unlock()
-	if refused {
-		return Credential{}, false, nil
-	}
-	if !d.networks.take(from.ClientIP()) {
-		return Credential{}, false, ErrTooManyLookups
-	}
-	return d.ask(ctx, h)
+	return Credential{}, false, refused
 }
 
 const selectCredential = selectCredentials + ` AND k.secret_sha256 = $1`
@@ -186,6 +197,9 @@ func (d *Directory) ask(ctx context.Context, h Hash) (Credential, bool, error) {
 		defer func() { <-d.lookups }()
 	case <-ctx.Done():
 		return Credential{}, false, ErrUnknown
+	}
+	if c, ok, known := d.inMemory(h); known {
+		return c, ok, nil // Another request asked meanwhile.
 	}
 	_, c, err := scanCredential(d.pool.QueryRow(ctx, selectCredential, h[:]))
 	switch {
