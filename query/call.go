@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/url"
 	"strings"
+	"time"
 
 	"github.com/gin-gonic/gin"
 
@@ -80,7 +81,7 @@ func (s *Server) allow(need account.Role, h handler) handler {
 
 func (s *Server) allowCounted(need account.Role, count handler, h handler) handler {
 	return func(c *call) error {
-		who, err := s.authenticate(c.Request)
+		who, err := s.authenticate(c)
 		if err != nil {
 			return err
 		}
@@ -106,7 +107,8 @@ var (
 		"The token is not valid or has expired. Sign in again, or send a refresh token to POST /v1/auth/refresh.")
 )
 
-func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
+func (s *Server) authenticate(c *call) (auth.Principal, error) {
+	r := c.Request
 	credentials := r.Header.Values("Authorization")
 	if len(credentials) != 1 {
 		return auth.Principal{}, errNoToken
@@ -116,7 +118,7 @@ func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
 		return auth.Principal{}, errNoToken
 	}
 	if strings.HasPrefix(token, account.KeyPrefix) {
-		return s.authenticateKey(r, token)
+		return s.authenticateKey(c, token)
 	}
 	who, err := s.verifier.Verify(r.Context(), token)
 	if err != nil {
@@ -131,18 +133,25 @@ func (s *Server) authenticate(r *http.Request) (auth.Principal, error) {
 }
 
 // authenticateKey returns who may read with an API key: a viewer of its account, who is no user.
-func (s *Server) authenticateKey(r *http.Request, secret string) (auth.Principal, error) {
+func (s *Server) authenticateKey(c *call, secret string) (auth.Principal, error) {
 	hash, ok := account.ParseSecret(secret)
 	if !ok {
 		return auth.Principal{}, errAPIKey
 	}
-	key, ok, err := s.apiKeys.Lookup(r.Context(), hash)
-	switch {
+	key, ok, err := s.apiKeys.Lookup(c.ctx(), hash, c)
+	switch method := c.Request.Method; {
+	case errors.Is(err, account.ErrTooManyLookups):
+		s.metrics.refusedKeyLookups.Inc()
+		now := s.now()
+		return auth.Principal{}, &problem.Problem{
+			Code: problem.RateLimited, RetryAfter: now.Truncate(time.Minute).Add(time.Minute).Sub(now),
+			Detail: "Too many API keys that are not for reading or do not exist came from this network, and this one is not known yet. Send the request again after the seconds in Retry-After.",
+		}
 	case err != nil:
 		return auth.Principal{}, fmt.Errorf("look the api key up: %w", err)
 	case !ok:
 		return auth.Principal{}, errAPIKey
-	case r.Method != http.MethodGet && r.Method != http.MethodHead:
+	case method != http.MethodGet && method != http.MethodHead:
 		return auth.Principal{}, errKeyReads
 	}
 	return auth.Principal{AccountID: key.AccountID, Plan: key.Plan, Role: account.Viewer}, nil

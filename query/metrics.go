@@ -23,6 +23,8 @@ type metrics struct {
 	keyFetches    *prometheus.CounterVec
 	auditDropped  prometheus.Counter
 	limited       *prometheus.CounterVec
+	// refusedKeyLookups are of networks that sent many API keys that are not good.
+	refusedKeyLookups prometheus.Counter
 }
 
 // The outcomes of a sign-in or of a refresh.
@@ -79,6 +81,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_limited_total",
 			Help: "Requests of signed-in users and API keys that were answered 429, by the limit of the account that they met.",
 		}, []string{"limit"}),
+		refusedKeyLookups: prometheus.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_query_refused_key_lookups_total",
+			Help: "Requests with an API key that is not known, refused because their network sent many keys in the minute that are not good.",
+		}),
 	}
 	for _, limit := range []string{limitReads, limitCreations, limitAtOnce} {
 		m.limited.WithLabelValues(limit)
@@ -98,7 +104,8 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches, m.auditDropped, m.limited)
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches, m.auditDropped, m.limited,
+		m.refusedKeyLookups)
 	return m
 }
 
