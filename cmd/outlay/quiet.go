@@ -3,7 +3,6 @@ package main
 import (
 	"context"
 	"errors"
-	"io"
 	"log/slog"
 	"strings"
 
@@ -12,18 +11,28 @@ import (
 
 // quietHandler logs at Debug that a part of a tier has lost the database. Every part
 // notices it, again and again, while watchReadiness logs for all of them what the tier
-// waits for. Whatever else a database answers stays as loud as it is.
+// waits for. Whatever else a database answers stays as loud as it is, and so does that a
+// request failed: its client has the request's id and nothing else.
 type quietHandler struct{ slog.Handler }
 
-// Handle lowers the level of a record whose error is a lost database.
+// Handle lowers the level of a record whose error is a lost database, unless it is about
+// a request.
 func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
 	if r.Level >= slog.LevelWarn {
+		var lost, request bool
 		r.Attrs(func(a slog.Attr) bool {
-			if err, ok := a.Value.Any().(error); ok && a.Key == "error" && databaseLost(err) {
-				r.Level = slog.LevelDebug
+			switch a.Key {
+			case "error":
+				err, ok := a.Value.Any().(error)
+				lost = ok && databaseLost(err)
+			case "request_id":
+				request = true
 			}
 			return true
 		})
+		if lost && !request {
+			r.Level = slog.LevelDebug
+		}
 		if !h.Enabled(ctx, r.Level) {
 			return nil
 		}
@@ -43,6 +52,8 @@ func (h quietHandler) WithGroup(name string) slog.Handler {
 
 // databaseLost reports whether there is no connection to the database, or one was cut off
 // by its end. A database that lets nobody in is not lost: that takes a change of settings.
+// pgx returns a plain io.ErrUnexpectedEOF when a server is gone without a word, which a
+// file or a response that is cut short is as well: that stays loud.
 func databaseLost(err error) bool {
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
@@ -52,5 +63,5 @@ func databaseLost(err error) bool {
 		}
 		return strings.HasPrefix(answer.Code, "08") // connection exceptions
 	}
-	return errors.As(err, new(*pgconn.ConnectError)) || errors.Is(err, io.ErrUnexpectedEOF)
+	return errors.As(err, new(*pgconn.ConnectError))
 }

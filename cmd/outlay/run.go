@@ -32,7 +32,7 @@ type process struct {
 	writeTimeout time.Duration
 	// connections bounds those of public.
 	connections *httpserver.Connections
-	// shutdownDelay is how long the process goes on answering after it was told
+	// shutdownDelay is how long the process goes on answering after the signal
 	// to stop, with /readyz failing, so that load balancers turn away first.
 	shutdownDelay time.Duration
 	stopping      atomic.Bool

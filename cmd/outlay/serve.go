@@ -8,6 +8,7 @@ import (
 	"net/http"
 	"net/http/pprof"
 	"strconv"
+	"sync"
 	"syscall"
 	"time"
 
@@ -95,18 +96,23 @@ func opsHandler(r *prometheus.Registry, checks ...check) http.Handler {
 // readyTimeout bounds the answer of /readyz: a probe does not wait longer.
 const readyTimeout = 2 * time.Second
 
-// ready answers 200 when every dependency answers, else 503 and which does not.
+// ready answers 200 when every dependency answers, else 503 and which does not. All are
+// asked at once: one that does not answer leaves the others their time.
 func ready(w http.ResponseWriter, r *http.Request, checks []check) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
-	var failed error
-	for _, c := range checks {
-		if err := c.ready(ctx); err != nil {
-			failed = errors.Join(failed, fmt.Errorf("%s: %w", c.name, err))
-		}
+	failed := make([]error, len(checks))
+	var wg sync.WaitGroup
+	for i, c := range checks {
+		wg.Go(func() {
+			if err := c.ready(ctx); err != nil {
+				failed[i] = fmt.Errorf("%s: %w", c.name, err)
+			}
+		})
 	}
-	if failed != nil {
-		http.Error(w, failed.Error(), http.StatusServiceUnavailable)
+	wg.Wait()
+	if err := errors.Join(failed...); err != nil {
+		http.Error(w, err.Error(), http.StatusServiceUnavailable)
 		return
 	}
 	fmt.Fprintln(w, "ok")

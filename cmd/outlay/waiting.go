@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"net"
 	"strconv"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgconn"
@@ -16,7 +17,7 @@ import (
 )
 
 const (
-	// databaseTimeout bounds one look at the databases of a tier.
+	// databaseTimeout bounds one look at a database. A tier looks at all of its own at once.
 	databaseTimeout = time.Second
 	// databaseInterval is how often a tier that waits for its database looks at it.
 	databaseInterval = 500 * time.Millisecond
@@ -25,21 +26,33 @@ const (
 // databasesReady returns nil when each database that the tier works with answers and
 // has the tables of this program. Otherwise the error is one line that says what to do.
 func (t *tier) databasesReady(ctx context.Context) error {
-	ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
-	defer cancel()
-	for _, pool := range t.databases {
-		if err := databaseReady(ctx, pool); err != nil {
-			return err
-		}
+	failed := make([]error, len(t.databases))
+	var wg sync.WaitGroup
+	for i, pool := range t.databases {
+		wg.Go(func() {
+			ctx, cancel := context.WithTimeout(ctx, databaseTimeout)
+			defer cancel()
+			failed[i] = databaseReady(ctx, pool)
+		})
 	}
-	return nil
+	wg.Wait()
+	return cmp.Or(failed...)
+}
+
+// allInUse reports whether a pool had no free connection because work has all of them.
+func allInUse(pool *pgxpool.Pool, err error) bool {
+	s := pool.Stat()
+	return errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() >= s.MaxConns()
 }
 
 func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
 	cfg := pool.Config().ConnConfig
 	at := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 	conn, err := pool.Acquire(ctx)
-	if err != nil {
+	switch {
+	case allInUse(pool, err):
+		return nil // Busy, which upkeep may be for minutes, and connected.
+	case err != nil:
 		return waitingForDatabase(cfg, err)
 	}
 	defer conn.Release()
@@ -76,9 +89,15 @@ func (t *tier) work(ctx context.Context) error {
 // errStarting is for the moment between a database that is ready and its tier's work.
 var errStarting = errors.New("starting")
 
+// errBusy is for a tier that had no connection in time to a database that is there.
+var errBusy = errors.New("no connection to the database was free in time")
+
 // isReady returns nil when the tier is ready. If it is not while a database is not ready
 // either, that is the reason. A tier that goes on without its database does not ask it.
+// The look at the databases begins early enough to end within readyTimeout.
 func (t *tier) isReady(ctx context.Context) error {
+	look := sync.OnceValue(func() error { return t.databasesReady(context.WithoutCancel(ctx)) })
+	defer time.AfterFunc(readyTimeout-databaseTimeout, func() { _ = look() }).Stop()
 	err := t.ready(ctx)
 	if t.run != nil && !t.working.Load() {
 		err = errStarting
@@ -86,5 +105,11 @@ func (t *tier) isReady(ctx context.Context) error {
 	if err == nil {
 		return nil
 	}
-	return cmp.Or(t.databasesReady(context.WithoutCancel(ctx)), err)
+	if lost := look(); lost != nil {
+		return lost
+	}
+	if errors.Is(err, context.DeadlineExceeded) {
+		return errBusy
+	}
+	return err
 }

@@ -176,12 +176,13 @@ func TestLogIsQuietAboutALostDatabaseOnly(t *testing.T) {
 		err  error
 		want bool
 	}{
-		"no connection":  {fmt.Errorf("claim: %w", &pgconn.ConnectError{}), false},
-		"shut down":      {&pgconn.PgError{Code: "57P01"}, false},
-		"cut off":        {fmt.Errorf("read: %w", io.ErrUnexpectedEOF), false},
-		"wrong password": {fmt.Errorf("connect: %w", &pgconn.PgError{Code: "28P01"}), true},
-		"missing table":  {&pgconn.PgError{Code: "42P01"}, true},
-		"another error":  {errors.New("smtp: no such host"), true},
+		"no connection":   {fmt.Errorf("claim: %w", &pgconn.ConnectError{}), false},
+		"shut down":       {&pgconn.PgError{Code: "57P01"}, false},
+		"connection lost": {fmt.Errorf("claim: %w", &pgconn.PgError{Code: "08006"}), false},
+		"short file":      {fmt.Errorf("read the prices: %w", io.ErrUnexpectedEOF), true},
+		"wrong password":  {fmt.Errorf("connect: %w", &pgconn.PgError{Code: "28P01"}), true},
+		"missing table":   {&pgconn.PgError{Code: "42P01"}, true},
+		"another error":   {errors.New("smtp: no such host"), true},
 	} {
 		for _, format := range []string{"text", "json"} {
 			var log strings.Builder
@@ -190,5 +191,15 @@ func TestLogIsQuietAboutALostDatabaseOnly(t *testing.T) {
 				t.Errorf("%s, %s: logged %v, want %v", name, format, got, c.want)
 			}
 		}
+	}
+}
+
+// A request that failed for want of the database is logged: its client has nothing but the id.
+func TestLogIsLoudAboutRequests(t *testing.T) {
+	t.Parallel()
+	var log strings.Builder
+	newLogger(&log, "info", "text").ErrorContext(t.Context(), "request failed", "request_id", "r1", "error", &pgconn.ConnectError{Config: new(pgconn.Config)})
+	if !strings.Contains(log.String(), "level=ERROR") || !strings.Contains(log.String(), "r1") {
+		t.Errorf("logged %q, want an error with the request's id", log.String())
 	}
 }

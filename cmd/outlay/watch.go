@@ -8,21 +8,24 @@ import (
 	"time"
 )
 
-// How often readiness is looked at for the log, how often it is logged that it lasts, and
-// how long another reason for it has to wait. A process is given a moment to start.
+// How often readiness is looked at for the log, how often it is logged that a process is
+// not ready, and how long another reason for it has to wait. A recovery counts when it
+// has lasted watchSettled. A process is given a moment to start.
 const (
 	watchInterval = 3 * time.Second
 	watchRepeat   = time.Minute
 	watchChange   = 15 * time.Second
+	watchSettled  = 15 * time.Second
 )
 
 // watchReadiness logs what the tiers wait for, such as Kafka, a database or room on a
 // disk: once when it begins, every minute while it lasts, when the reason has become
-// another one, and when it has ended. The tiers leave it to this line.
+// another one, and when it has ended for good: what comes and goes is one wait. The tiers
+// leave it to this line.
 func (p *process) watchReadiness(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
-	var since, logged time.Time
+	var since, logged, recovered time.Time
 	var last string
 	for {
 		select {
@@ -35,10 +38,16 @@ func (p *process) watchReadiness(ctx context.Context) error {
 		switch {
 		case ctx.Err() != nil:
 			return nil
-		case err == nil && !since.IsZero():
-			p.log.InfoContext(ctx, "ready again", "after", now.Sub(since).Round(time.Second))
-			since, logged, last = time.Time{}, time.Time{}, ""
-		case err != nil && (now.Sub(logged) >= watchRepeat || err.Error() != last && now.Sub(logged) >= watchChange):
+		case err != nil:
+			recovered = time.Time{}
+		case since.IsZero():
+		case recovered.IsZero():
+			recovered = now
+		case now.Sub(recovered) >= watchSettled:
+			p.log.InfoContext(ctx, "ready again", "after", recovered.Sub(since).Round(time.Second))
+			since, logged, recovered, last = time.Time{}, time.Time{}, time.Time{}, ""
+		}
+		if err != nil && (now.Sub(logged) >= watchRepeat || err.Error() != last && now.Sub(logged) >= watchChange) {
 			if since.IsZero() {
 				since = now
 			}

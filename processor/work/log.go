@@ -2,6 +2,7 @@ package work
 
 import (
 	"context"
+	"errors"
 	"log/slog"
 	"time"
 
@@ -33,12 +34,19 @@ const askTimeout = time.Second
 func (h riverHandler) Handle(ctx context.Context, r slog.Record) error {
 	ask, cancel := context.WithTimeout(context.WithoutCancel(ctx), askTimeout)
 	defer cancel()
-	if h.pool.Ping(ask) != nil {
+	if h.away(h.pool.Ping(ask)) {
 		if r.Level = slog.LevelDebug; !h.Handler.Enabled(ctx, r.Level) {
 			return nil
 		}
 	}
 	return h.Handler.Handle(ctx, r)
+}
+
+// away reports whether a ping failed because the database is away, and not for want of a free connection: then it is River's
+// complaint that says so.
+func (h riverHandler) away(err error) bool {
+	s := h.pool.Stat()
+	return err != nil && (!errors.Is(err, context.DeadlineExceeded) || s.AcquiredConns() < s.MaxConns())
 }
 
 // WithAttrs returns a handler that passes the same records.
