@@ -17,8 +17,32 @@ import (
 	"github.com/outlayhq/outlay/deploy/child"
 )
 
+// How long a start waits for the processes that a killed server left behind, and how often it looks.
+const (
+	leftoverTimeout  = 20 * time.Second
+	leftoverInterval = 100 * time.Millisecond
+)
+
+// stillInUse is what the server logs when it finds processes of a server that was killed. They end by themselves once they
+// notice.
+const stillInUse = "pre-existing shared memory block"
+
 // run starts the server process and returns when it accepts connections.
 func (c *cluster) run(ctx context.Context, settings []string) (*child.Process, error) {
+	for end := time.Now().Add(leftoverTimeout); ; {
+		p, err := c.runOnce(ctx, settings)
+		if err == nil || !strings.Contains(err.Error(), stillInUse) || time.Now().After(end) {
+			return p, err
+		}
+		select {
+		case <-ctx.Done():
+			return nil, err
+		case <-time.After(leftoverInterval):
+		}
+	}
+}
+
+func (c *cluster) runOnce(ctx context.Context, settings []string) (*child.Process, error) {
 	log, began, err := c.openLog()
 	if err != nil {
 		return nil, err
