@@ -38,6 +38,9 @@ type endpoint struct {
 	last bool
 }
 
+// unknownKey is one and the same for all: a network that asks with many is answered 429.
+var unknownKey = account.NewSecret()
+
 const viewer, admin, owner = account.Viewer, account.Admin, account.Owner
 
 // endpoints is every endpoint of this tier, in the order in which good requests can follow
@@ -245,7 +248,7 @@ func (e *endpoint) refusesStrangers(w *world, tokens map[account.Role]string, i 
 	if e.role == "" {
 		return
 	}
-	for _, token := range []string{"", "x", account.NewSecret(), w.alice.token[:len(w.alice.token)-3]} {
+	for _, token := range []string{"", "x", unknownKey, w.alice.token[:len(w.alice.token)-3]} {
 		answer := w.send(token, e.method, e.at(i)+e.query, e.body)
 		answer.refused(http.StatusUnauthorized)
 		if answer.header.Get("WWW-Authenticate") != "Bearer" {
