@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/erasure"
 )
 
@@ -44,8 +45,8 @@ func (e *eraser) one(ctx context.Context, t *try, x target) (events int64, err e
 // Whoever folds parts of sessions holds this lock. It is taken before the snapshot, so that what the snapshot has of a session
 // does not move while it is renamed.
 const (
-	stopFolding   = `SELECT pg_advisory_lock(7307781)`
-	resumeFolding = `SELECT pg_advisory_unlock(7307781)`
+	stopFolding   = `SELECT pg_advisory_lock($1)`
+	resumeFolding = `SELECT pg_advisory_unlock($1)`
 )
 
 // once erases a target in one snapshot: an event that is stored meanwhile is neither erased nor part of what is renamed, but of
@@ -56,7 +57,7 @@ func (e *eraser) once(ctx context.Context, t *try, x target) (events int64, err 
 		return 0, fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, stopFolding); err != nil {
+	if _, err := conn.Exec(ctx, stopFolding, advisory.FoldSessions); err != nil {
 		return 0, fmt.Errorf("stop folding: %w", err)
 	}
 	defer resume(ctx, conn)
@@ -77,7 +78,7 @@ func (e *eraser) once(ctx context.Context, t *try, x target) (events int64, err 
 func resume(ctx context.Context, conn *pgxpool.Conn) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
-	if _, err := conn.Exec(ctx, resumeFolding); err != nil {
+	if _, err := conn.Exec(ctx, resumeFolding, advisory.FoldSessions); err != nil {
 		_ = conn.Conn().Close(ctx)
 	}
 }

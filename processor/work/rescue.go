@@ -5,10 +5,9 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// rescueLock lets one replica at a time look after lost jobs. Any number does that nothing else uses.
-const rescueLock int64 = 0x6f75746c61790003
+	"github.com/outlayhq/outlay/schema/advisory"
+)
 
 const tryRescueLock = `SELECT pg_try_advisory_xact_lock($1)`
 
@@ -52,7 +51,7 @@ func (r *Runner) rescue(ctx context.Context) error {
 	var rescued int64
 	err := pgx.BeginFunc(ctx, r.pool, func(tx pgx.Tx) error {
 		var mine bool
-		if err := tx.QueryRow(ctx, tryRescueLock, rescueLock).Scan(&mine); err != nil || !mine {
+		if err := tx.QueryRow(ctx, tryRescueLock, advisory.RescueJobs).Scan(&mine); err != nil || !mine {
 			return err
 		}
 		if err := tx.QueryRow(ctx, rescueJobs, r.gone, whatPeopleSee, r.id, r.hands.held(r.settled)).Scan(&rescued); err != nil {

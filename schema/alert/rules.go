@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/secret"
 )
 
@@ -38,9 +39,6 @@ func NewStore(db DB) *Store { return &Store{db: db} }
 // Sealing returns a Store that encrypts the secrets of new channels with keys.
 func (s *Store) Sealing(keys *secret.Keys) *Store { return &Store{s.db, keys} }
 
-// One at a time makes rules of an account, so that the count holds.
-const lockRules = `SELECT pg_advisory_xact_lock(hashtextextended('outlay alert rules ' || $1::uuid::text, 0))`
-
 const countRules = `SELECT count(*) FROM alert_rules WHERE account_id = $1`
 
 const insertRule = `
@@ -51,8 +49,9 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11, $12, $13, $14, $14, $15)`
 // Create makes a rule, which was checked, and fills in its channels' ids and secrets.
 // It returns ErrTooMany.
 func (s *Store) Create(ctx context.Context, r *Rule) error {
-	if _, err := s.db.Exec(ctx, lockRules, r.AccountID); err != nil {
-		return fmt.Errorf("lock alert rules: %w", err)
+	// Those who create rules of one account wait for each other, so that the count holds.
+	if err := advisory.LockAccount(ctx, s.db, advisory.AlertRules, r.AccountID); err != nil {
+		return err
 	}
 	var n int
 	if err := s.db.QueryRow(ctx, countRules, r.AccountID).Scan(&n); err != nil {

@@ -5,6 +5,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 // RefreshCoarse brings hours and days up to what is materialised of the quarter hours, which a policy of TimescaleDB sees to, and makes
@@ -16,11 +18,11 @@ func RefreshCoarse(ctx context.Context, conn *pgx.Conn, now time.Time) (done boo
 	if err != nil || edition != Community {
 		return err == nil, err
 	}
-	locked, err := tryLock(ctx, conn, refreshLock)
+	locked, err := tryLock(ctx, conn, advisory.RefreshRollups)
 	if err != nil || !locked {
 		return false, err
 	}
-	defer freeLock(ctx, conn, refreshLock)
+	defer freeLock(ctx, conn, advisory.RefreshRollups)
 	err = unhurried(ctx, conn, func() error { return refreshCoarse(ctx, conn, now) })
 	if hasCode(err, lockNotAvailable) { // Somebody refreshes by hand.
 		return false, nil

@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 // Expired is what one ExpireAccounts deleted.
@@ -30,11 +32,11 @@ func (e *Expired) add(other Expired) {
 //
 // Sums outlive their events in the community edition only, and there nothing is deleted that the aggregates do not hold yet.
 func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Expired, err error) {
-	locked, err := tryLock(ctx, conn, expireLock)
+	locked, err := tryLock(ctx, conn, advisory.ExpireAccounts)
 	if err != nil || !locked {
 		return all, err
 	}
-	defer freeLock(ctx, conn, expireLock)
+	defer freeLock(ctx, conn, advisory.ExpireAccounts)
 
 	limit, err := expiryLimit(ctx, conn, now)
 	if err != nil {
@@ -165,7 +167,7 @@ func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int6
 // It returns false when the lock stays taken; then the next run is to do it.
 func (x *expiry) note(ctx context.Context, conn *pgx.Conn) (bool, error) {
 	for deadline := time.Now().Add(catchUpTimeout); ; {
-		locked, err := tryLock(ctx, conn, refreshLock)
+		locked, err := tryLock(ctx, conn, advisory.RefreshRollups)
 		if err != nil {
 			return false, err
 		}
@@ -181,7 +183,7 @@ func (x *expiry) note(ctx context.Context, conn *pgx.Conn) (bool, error) {
 		case <-time.After(lockPoll):
 		}
 	}
-	defer freeLock(ctx, conn, refreshLock)
+	defer freeLock(ctx, conn, advisory.RefreshRollups)
 	if _, err := conn.Exec(ctx, noteDeleted, x.AccountID, x.Before); err != nil {
 		return false, fmt.Errorf("note what is deleted: %w", err)
 	}

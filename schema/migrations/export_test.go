@@ -6,6 +6,8 @@ import (
 	"strings"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 // MigrateTo applies the migrations up to version, as an earlier program would have done.
@@ -37,7 +39,7 @@ func SettleWhatWasRead(ctx context.Context, conn *pgx.Conn, between func()) (int
 }
 
 // RefreshLock is the key of the lock that RefreshLate works under.
-const RefreshLock = refreshLock
+const RefreshLock = advisory.RefreshRollups
 
 // MigrateLock is the key of the lock that Up works under.
-const MigrateLock = migrateLock
+const MigrateLock = advisory.Migrate

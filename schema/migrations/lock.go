@@ -7,13 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-)
 
-// Keys of the advisory locks of this package. Any numbers do, as long as they stay the same.
-const (
-	migrateLock int64 = 0x6f75746c61790001
-	refreshLock int64 = 0x6f75746c61790002
-	expireLock  int64 = 0x6f75746c61790003
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 // lockPoll is the time between two tries for the lock.
@@ -30,18 +25,18 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, opt Options) (unlock fu
 	poll := time.NewTicker(lockPoll)
 	defer poll.Stop()
 	for told := false; ; told = true {
-		locked, err := tryLock(ctx, conn, migrateLock)
+		locked, err := tryLock(ctx, conn, advisory.Migrate)
 		if err != nil {
 			return nil, err
 		}
 		if locked {
-			return func() { freeLock(ctx, conn, migrateLock) }, nil
+			return func() { freeLock(ctx, conn, advisory.Migrate) }, nil
 		}
 		if !told {
-			opt.Log.InfoContext(ctx, "waiting for another migration", "holder", lockHolder(ctx, conn, migrateLock))
+			opt.Log.InfoContext(ctx, "waiting for another migration", "holder", lockHolder(ctx, conn, advisory.Migrate))
 		}
 		if time.Now().After(deadline) {
-			return nil, fmt.Errorf("%w: held by %s", ErrLocked, lockHolder(ctx, conn, migrateLock))
+			return nil, fmt.Errorf("%w: held by %s", ErrLocked, lockHolder(ctx, conn, advisory.Migrate))
 		}
 		select {
 		case <-ctx.Done():
@@ -54,7 +49,7 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, opt Options) (unlock fu
 const tryAdvisoryLock = `select pg_try_advisory_lock($1)`
 
 // tryLock takes a session's advisory lock if it is free.
-func tryLock(ctx context.Context, conn *pgx.Conn, key int64) (bool, error) {
+func tryLock(ctx context.Context, conn *pgx.Conn, key advisory.Key) (bool, error) {
 	var locked bool
 	if err := conn.QueryRow(ctx, tryAdvisoryLock, key).Scan(&locked); err != nil {
 		return false, fmt.Errorf("try advisory lock: %w", err)
@@ -66,7 +61,7 @@ const advisoryUnlock = `select pg_advisory_unlock($1)`
 
 // freeLock gives a lock back, even when ctx is done. An error needs no answer: it means that the connection is lost, and the
 // lock with it.
-func freeLock(ctx context.Context, conn *pgx.Conn, key int64) {
+func freeLock(ctx context.Context, conn *pgx.Conn, key advisory.Key) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
 	defer cancel()
 	_, _ = conn.Exec(ctx, advisoryUnlock, key)
@@ -82,7 +77,7 @@ where l.locktype = 'advisory' and l.granted
   and l.classid::bigint = $1::bigint >> 32 and l.objid::bigint = $1::bigint & 4294967295`
 
 // lockHolder describes who holds the lock, for people.
-func lockHolder(ctx context.Context, conn *pgx.Conn, key int64) string {
+func lockHolder(ctx context.Context, conn *pgx.Conn, key advisory.Key) string {
 	var holder string
 	err := conn.QueryRow(ctx, findLockHolder, key).Scan(&holder)
 	if errors.Is(err, pgx.ErrNoRows) {

@@ -15,6 +15,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/tern/v2/migrate"
+
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 //go:embed sql
@@ -112,6 +114,7 @@ func newMigrator(ctx context.Context, conn *pgx.Conn, edition Edition) (*migrate
 		return nil, fmt.Errorf("prepare %s: %w", versionTable, err)
 	}
 	m.Data["Edition"] = string(edition)
+	m.Data["Locks"] = advisory.Keys()
 	dir, err := fs.Sub(files, "sql")
 	if err != nil {
 		return nil, fmt.Errorf("open migrations: %w", err)

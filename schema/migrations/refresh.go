@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 // notesAtOnce bounds the work of one RefreshLate.
@@ -35,11 +37,11 @@ func RefreshLate(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error
 	if err != nil || len(notes) == 0 {
 		return 0, err
 	}
-	locked, err := tryLock(ctx, conn, refreshLock)
+	locked, err := tryLock(ctx, conn, advisory.RefreshRollups)
 	if err != nil || !locked {
 		return 0, err
 	}
-	defer freeLock(ctx, conn, refreshLock)
+	defer freeLock(ctx, conn, advisory.RefreshRollups)
 	settled := 0
 	err = unhurried(ctx, conn, func() error {
 		settled, err = refreshNotes(ctx, conn, notes, now)

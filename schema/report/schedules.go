@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/advisory"
 )
 
 const countSchedules = `SELECT count(*) FROM report_schedules WHERE account_id = $1`
@@ -18,8 +19,8 @@ VALUES ($1, $2, $3, $4, $5, $6, $7, $8, $9, $10, $11)`
 
 // AddSchedule adds a schedule, which was checked. It returns ErrTooMany when the account has MaxSchedules.
 func (s *Store) AddSchedule(ctx context.Context, x *Schedule) error {
-	if _, err := s.db.Exec(ctx, lockAccount, x.AccountID); err != nil {
-		return fmt.Errorf("lock the account's reports: %w", err)
+	if err := advisory.LockAccount(ctx, s.db, advisory.Reports, x.AccountID); err != nil {
+		return err
 	}
 	var have int
 	if err := s.db.QueryRow(ctx, countSchedules, x.AccountID).Scan(&have); err != nil {

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/job"
 )
 
@@ -27,17 +28,14 @@ type New struct {
 	At             time.Time
 }
 
-// lockAccount makes those who ask for reports of one account wait for each other, or they would count at the same time and
-// together pass the limit. The first key stands for reports.
-const lockAccount = `SELECT pg_advisory_xact_lock(1919905124, hashtext($1::uuid::text))`
-
 const countUnfinished = `SELECT count(*) FROM jobs WHERE account_id = $1 AND kind = $2 AND finished_at IS NULL`
 
 // Ask adds a report that a user asks for, in the caller's transaction. When the same one is asked for and not begun, that one is
 // returned; one that is begun may lack what was accepted since. It returns ErrTooMany when MaxUnfinished are unfinished.
 func (s *Store) Ask(ctx context.Context, n New) (Report, error) {
-	if _, err := s.db.Exec(ctx, lockAccount, n.AccountID); err != nil {
-		return Report{}, fmt.Errorf("lock the account's reports: %w", err)
+	// Those who ask at the same time wait for each other, or together they would pass the limit.
+	if err := advisory.LockAccount(ctx, s.db, advisory.Reports, n.AccountID); err != nil {
+		return Report{}, err
 	}
 	same, err := s.queuedLike(ctx, &n)
 	if err == nil || !errors.Is(err, ErrNotFound) {

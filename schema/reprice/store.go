@@ -11,6 +11,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/tariff"
@@ -32,9 +33,6 @@ type New struct {
 	By *schema.ID
 	At time.Time
 }
-
-// lockAccount makes those who ask for one account wait for each other. The first key stands for repricing.
-const lockAccount = `SELECT pg_advisory_xact_lock(1919250803, hashtext($1::uuid::text))`
 
 const selectUnfinished = `SELECT job_id FROM jobs WHERE account_id = $1 AND kind = $2 AND finished_at IS NULL ORDER BY job_id LIMIT 1`
 
@@ -72,8 +70,8 @@ func (s *Store) Ask(ctx context.Context, n New) (schema.ID, error) {
 
 // alone returns a RunningError unless all jobs of the account have ended; then no other begins before the transaction ends.
 func (s *Store) alone(ctx context.Context, accountID schema.ID) error {
-	if _, err := s.db.Exec(ctx, lockAccount, accountID); err != nil {
-		return fmt.Errorf("lock the account's repricing: %w", err)
+	if err := advisory.LockAccount(ctx, s.db, advisory.Reprices, accountID); err != nil {
+		return err
 	}
 	var running schema.ID
 	err := s.db.QueryRow(ctx, selectUnfinished, accountID, Args{}.Kind()).Scan(&running)

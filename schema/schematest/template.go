@@ -12,6 +12,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/migrations"
 )
 
@@ -33,8 +34,7 @@ func (s *server) template() (string, error) {
 	return s.templateName, nil
 }
 
-// The lock on template making: any number that nothing else in the server's first database uses.
-const lockTemplate = `SELECT pg_advisory_lock(7036874417766)`
+const lockTemplate = `SELECT pg_advisory_lock($1)`
 
 // selectTemplate distinguishes a finished template from one whose maker was killed: only the finished one is closed to connections.
 const selectTemplate = `SELECT NOT datallowconn FROM pg_database WHERE datname = $1`
@@ -50,7 +50,7 @@ func (s *server) ensureTemplate(ctx context.Context) (name string, err error) {
 		return "", fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Close(context.WithoutCancel(ctx))
-	if _, err := conn.Exec(ctx, lockTemplate); err != nil {
+	if _, err := conn.Exec(ctx, lockTemplate, advisory.TestTemplate); err != nil {
 		return "", fmt.Errorf("lock: %w", err)
 	}
 	finished := false

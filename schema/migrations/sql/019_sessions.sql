@@ -105,7 +105,7 @@ create function fold_sessions(most integer) returns bigint
 declare
     taken bigint;
 begin
-    if not pg_try_advisory_xact_lock(7307781) then
+    if not pg_try_advisory_xact_lock({{ .Locks.FoldSessions }}) then
         return 0;
     end if;
     with part as (

@@ -140,8 +140,6 @@ create function correct_events(
     {{- end }}
 as $$
 declare
-    -- Any number that nothing else uses: the one that fold_sessions takes.
-    fold_lock constant bigint := 7307781;
     epoch constant timestamptz := '2000-01-01 00:00:00+00';
     first_time timestamptz;
     last_time timestamptz;
@@ -150,7 +148,7 @@ begin
     -- The event that a session was made for is in sessions only if the client went on with it, since when its session is folded.
     -- This lock comes before those of events, as wherever both are taken.
     if some_implicit then
-        perform pg_advisory_xact_lock(fold_lock);
+        perform pg_advisory_xact_lock({{ .Locks.FoldSessions }});
     end if;
 
     select min(t), max(t) into first_time, last_time from unnest(times) as t;

@@ -135,7 +135,7 @@ create function fold_usage_live(most integer) returns bigint
 declare
     taken bigint;
 begin
-    if not pg_try_advisory_xact_lock(7307782) then
+    if not pg_try_advisory_xact_lock({{ .Locks.FoldUsage }}) then
         return 0;
     end if;
     with part as (
@@ -170,13 +170,11 @@ comment on function fold_usage_live(integer) is 'Moves parts into usage_live; ca
 create function rebuild_usage_live() returns bigint
     language plpgsql as $$
 declare
-    -- The one that fold_usage_live takes.
-    fold_lock constant bigint := 7307782;
     since constant timestamptz := (select quarters from usage_watermarks);
     made bigint;
 begin
     lock table events in share row exclusive mode;
-    perform pg_advisory_xact_lock(fold_lock);
+    perform pg_advisory_xact_lock({{ .Locks.FoldUsage }});
     delete from usage_live_parts;
     delete from usage_live;
     if since = 'infinity' then

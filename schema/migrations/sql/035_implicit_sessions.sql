@@ -36,7 +36,7 @@ $$;
 comment on function is_keyed_session(text) is 'Whether a session is named like one that was made for an event with an idempotency key.';
 
 -- Those that are folded without the event that began them get it now. It is one that is in the session if that began no later.
-select pg_advisory_xact_lock(7307781);
+select pg_advisory_xact_lock({{ .Locks.FoldSessions }});
 
 update sessions s set
     agents = merge_names(s.agents, b.agents), users = merge_names(s.users, array_remove(b.users, null)),
