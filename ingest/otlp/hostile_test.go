@@ -118,6 +118,9 @@ func FuzzRead(f *testing.F) {
 	for _, body := range usualJSON() {
 		f.Add([]byte(body), true)
 	}
+	for _, odd := range oddJSON(f) {
+		f.Add([]byte(odd.body), true)
+	}
 	for _, a := range hostile() {
 		if len(a.body) < 10_000 {
 			f.Add(a.body, a.encoding == JSON)
@@ -133,7 +136,7 @@ func FuzzRead(f *testing.F) {
 			return
 		}
 		if isJSON {
-			scannedJSON(t, body)
+			compareWithProtobuf(t, body, export)
 		} else {
 			compareWithMessages(t, body, export)
 		}

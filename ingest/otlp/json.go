@@ -8,18 +8,10 @@ import (
 	"go.opentelemetry.io/collector/pdata/ptrace"
 )
 
-// readJSON reads a request of JSON.
-func readJSON(body []byte, found *findings) error {
-	if scanJSON(body, found) {
-		return nil
-	}
-	found.reset()
-	return readMessages(body, found)
-}
-
-// readMessages reads a request of JSON as TracesData, which has the same form. The
-// request's own package would link the whole of gRPC into the program.
-func readMessages(body []byte, found *findings) error {
+// readJSON reads a request of JSON as TracesData, which has the same form: the request's own
+// package would link the whole of gRPC into the program. pdata reads recursively and builds
+// every message, so the guard bounds depth and number before.
+func readJSON(body []byte, found *collected) error {
 	var g guard
 	if err := g.json(body); err != nil {
 		return err
@@ -36,20 +28,20 @@ func readMessages(body []byte, found *findings) error {
 }
 
 // addAll notes all spans in their order.
-func (f *findings) addAll(traces ptrace.Traces) {
+func (c *collected) addAll(traces ptrace.Traces) {
 	var r messageReader
 	for _, rs := range traces.ResourceSpans().All() {
 		service := ""
 		if v, ok := rs.Resource().Attributes().Get("service.name"); ok && v.Type() == pcommon.ValueTypeStr {
 			service = v.Str()
 		}
-		first := len(f.calls)
+		first := len(c.calls)
 		for _, ss := range rs.ScopeSpans().All() {
 			for _, s := range ss.Spans().All() {
-				f.add(r.read(s))
+				c.add(r.read(s))
 			}
 		}
-		f.nameAgents(first, service)
+		c.nameAgents(first, service)
 	}
 }
 

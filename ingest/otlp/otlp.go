@@ -72,10 +72,10 @@ func (c *Call) usage() usage { return usage{c.Input.Value, c.Output.Value} }
 // hasUsage reports whether the span has any tokens.
 func (c *Call) hasUsage() bool { return c.usage() != usage{} }
 
-// settle takes counts for what they can only mean. Parts that are more than their
-// whole were left out of it: some instrumentations pass on the counts of providers
-// that count so, against the conventions.
-func (c *Call) settle() {
+// includeParts adds parts that are larger than their total to it, because they cannot be
+// included in it: some instrumentations pass on the counts of providers that count so,
+// against the conventions.
+func (c *Call) includeParts() {
 	if cached := c.CacheRead.Value + c.CacheWrite.Value; cached > c.Input.Value {
 		c.Input.add(cached, c.CacheRead, c.CacheWrite)
 	}
@@ -85,7 +85,7 @@ func (c *Call) settle() {
 }
 
 // add adds n tokens, which the parts add up to, unless the sum is beyond what a count
-// may be; then validation finds the parts larger than their whole.
+// may be; then validation finds the parts larger than their total.
 func (c *Count) add(n int64, parts ...Count) {
 	if c.Value+n > schema.MaxCount {
 		return

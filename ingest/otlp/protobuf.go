@@ -5,14 +5,14 @@ import "google.golang.org/protobuf/encoding/protowire"
 // readProtobuf reads a request of protobuf. It takes from the bytes just what a
 // call is made of and counts the rest, in one pass and without building the
 // messages.
-func readProtobuf(body []byte, found *findings) error {
+func readProtobuf(body []byte, found *collected) error {
 	r := protobufReader{body: body, found: found}
 	return r.request()
 }
 
 type protobufReader struct {
 	body  []byte
-	found *findings
+	found *collected
 	guard guard
 	span  span // the one being read
 }

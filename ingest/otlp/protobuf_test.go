@@ -91,7 +91,7 @@ func compareWithMessages(t *testing.T, body []byte, got Export) (compared bool) 
 	if err != nil {
 		return false
 	}
-	var found findings
+	var found collected
 	found.addAll(traces)
 	if diff := cmp.Diff(found.export(), got, cmpopts.EquateEmpty()); diff != "" {
 		t.Errorf("the messages say otherwise (-messages +Read):\n%s", diff)

@@ -7,7 +7,7 @@ import (
 
 // Reader reads requests into the same memory, one after the other. The zero value is
 // ready.
-type Reader struct{ found findings }
+type Reader struct{ found collected }
 
 // Read reads an ExportTraceServiceRequest. It returns ErrMalformed for a body
 // that is none, ErrTooMany or ErrTooDeep for one that is beyond the limits.
@@ -38,8 +38,8 @@ func (r *Reader) Reset() {
 	r.found.reset()
 }
 
-// findings are what was read of a request so far.
-type findings struct {
+// collected is what was read of a request so far.
+type collected struct {
 	spans []node
 	// calls are those of the spans, in their order.
 	calls []Call
@@ -47,39 +47,39 @@ type findings struct {
 }
 
 // reset forgets all spans.
-func (f *findings) reset() { f.spans, f.calls = f.spans[:0], f.calls[:0] }
+func (c *collected) reset() { c.spans, c.calls = c.spans[:0], c.calls[:0] }
 
 // add notes a span.
-func (f *findings) add(s *span) {
+func (c *collected) add(s *span) {
 	n := node{spanID: s.spanID, parent: s.parent, call: none, genAI: s.genAI}
 	if s.isCall() {
-		n.call = len(f.calls)
-		f.calls = slices.Grow(f.calls, 1)[:n.call+1]
-		s.call(&f.calls[n.call], &f.texts)
+		n.call = len(c.calls)
+		c.calls = slices.Grow(c.calls, 1)[:n.call+1]
+		s.call(&c.calls[n.call], &c.texts)
 	}
-	f.spans = append(f.spans, n)
+	c.spans = append(c.spans, n)
 }
 
 // nameAgents names the calls since the given one whose span names no agent: by
 // what runs it.
-func (f *findings) nameAgents(since int, service string) {
-	for i := since; i < len(f.calls); i++ {
-		if f.calls[i].Agent == "" {
-			f.calls[i].Agent = service
+func (c *collected) nameAgents(since int, service string) {
+	for i := since; i < len(c.calls); i++ {
+		if c.calls[i].Agent == "" {
+			c.calls[i].Agent = service
 		}
 	}
 }
 
 // export sorts the spans into calls and others.
-func (f *findings) export() Export {
-	settle(f.spans, f.calls)
+func (c *collected) export() Export {
+	dropWrappers(c.spans, c.calls)
 	var e Export
 	kept := 0
-	for _, s := range f.spans {
+	for _, s := range c.spans {
 		switch {
 		case s.call != none:
 			if kept < s.call {
-				f.calls[kept] = f.calls[s.call]
+				c.calls[kept] = c.calls[s.call]
 			}
 			kept++
 		case s.genAI:
@@ -88,6 +88,6 @@ func (f *findings) export() Export {
 			e.Others++
 		}
 	}
-	e.Calls = f.calls[:kept]
+	e.Calls = c.calls[:kept]
 	return e
 }

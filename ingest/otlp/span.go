@@ -146,7 +146,7 @@ func (s *span) counts(c *Call) {
 	c.CacheRead = s.count(&c.Faults, cacheRead, cacheReadFormer)
 	c.CacheWrite = s.count(&c.Faults, cacheWrite, cacheCreation, cacheCreationFormer)
 	c.Reasoning = s.count(&c.Faults, reasoning, reasoningFormer)
-	c.settle()
+	c.includeParts()
 }
 
 // keptBytes is how many bytes of texts share their memory.

@@ -23,14 +23,14 @@ type nest struct {
 // none is the index of no span.
 const none = -1
 
-// settle takes the call from spans that only wrap calls, and notes for each call
-// inside of which other one it was made.
-func settle(spans []node, calls []Call) {
+// dropWrappers takes the call from spans that only wrap other calls, whose tokens would be
+// counted twice, and sets for each remaining call its parent call.
+func dropWrappers(spans []node, calls []Call) {
 	if !slices.ContainsFunc(spans, node.hasParent) {
 		return
 	}
 	n := nest{spans, calls, parentsOf(spans)}
-	n.dropWrappers()
+	n.dropSums()
 	for i, outer := range n.nearest() {
 		if n.spans[i].call != none && outer != none {
 			n.call(i).ParentKey = n.call(outer).Key
@@ -63,10 +63,10 @@ func parentsOf(spans []node) []int {
 // call returns the call of a span that has one.
 func (n nest) call(i int) *Call { return &n.calls[n.spans[i].call] }
 
-// dropWrappers takes away the spans that have what the calls inside of them have
-// as well. A framework and the client library that it uses may both make a span
-// for one call; then the inner one stays.
-func (n nest) dropWrappers() {
+// dropSums drops the calls whose usage is the sum of the calls inside of them. A framework
+// and the client library that it uses may both make a span for one call; then the inner
+// one stays.
+func (n nest) dropSums() {
 	inside := make(map[int]usage)
 	for i, outer := range n.nearest() {
 		if outer == none || n.spans[i].call == none || !n.call(i).hasUsage() {
