@@ -93,7 +93,7 @@ func (w *world) contents() map[string]string {
 	w.t.Helper()
 	rows, err := w.pool.Query(w.t.Context(), `SELECT c.oid::regclass::text,
 			(xpath('/row/s/text()', query_to_xml('SELECT count(*) || ''/'' || coalesce(sum(hashtextextended(t::text, 0)), 0) AS s FROM ' || c.oid::regclass || ' t', false, true, '')))[1]::text
-		FROM pg_class c WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace IN ('public'::regnamespace, 'river'::regnamespace)`)
+		FROM pg_class c WHERE c.relkind IN ('r', 'p') AND NOT c.relispartition AND c.relnamespace = 'public'::regnamespace`)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -9,6 +9,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // testArgs are of a kind that nobody works on.
@@ -56,18 +57,15 @@ func TestJobShowsItsState(t *testing.T) {
 			t.Errorf("a new job is %+v", queued)
 		}
 		store := job.NewStore(pool)
-		try, err := store.Start(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
-		if err := store.Progress(t.Context(), &try, 3, 7); err != nil {
+		try := schematest.StartJob(t, pool, id)
+		if err := store.Progress(t.Context(), try, 3, 7); err != nil {
 			t.Fatal(err)
 		}
 		w.alice.get(path).decode(http.StatusOK, &running)
 		if running.State != "running" || running.Attempt != 1 || running.Done != 3 || *running.Total != 7 {
 			t.Errorf("a running job is %+v", running)
 		}
-		if err := store.Finish(t.Context(), &try, map[string]int{"found": 5}); err != nil {
+		if err := store.Finish(t.Context(), try, map[string]int{"found": 5}); err != nil {
 			t.Fatal(err)
 		}
 		w.alice.get(path).decode(http.StatusOK, &done)

@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/report"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // addReport gives the person's account a report that is ready, was made for a schedule, and is on its way to an address.
@@ -132,11 +133,8 @@ func TestFailedReport(t *testing.T) {
 		t.Fatal(err)
 	}
 	store := job.NewStore(w.pool)
-	try, err := store.Start(t.Context(), id)
-	if err != nil {
-		t.Fatal(err)
-	}
-	if err := store.Fail(t.Context(), &try, "it rained"); err != nil {
+	try := schematest.StartJob(t, w.pool, id)
+	if err := store.Fail(t.Context(), try, "it rained"); err != nil {
 		t.Fatal(err)
 	}
 	w.alice.get("/v1/reports/"+asked.ID).decode(http.StatusOK, &asked)

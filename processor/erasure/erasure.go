@@ -11,7 +11,7 @@ import (
 
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/erasure"
 )
@@ -19,8 +19,8 @@ import (
 // Deps are what the jobs work with; the caller owns them.
 type Deps struct {
 	Pool *pgxpool.Pool
-	// Work does the jobs. Register adds the kind to it.
-	Work *work.Runner
+	// Jobs runs them. Register adds the kind to it.
+	Jobs *jobs.Runner
 	Now  func() time.Time
 }
 
@@ -30,7 +30,7 @@ const tryTimeout = time.Hour
 // Register adds the kind of jobs to the runner.
 func Register(d Deps) {
 	e := &eraser{pool: d.Pool, now: d.Now}
-	work.Track(d.Work, work.Options{Timeout: tryTimeout}, e.erase)
+	jobs.Handle(d.Jobs, jobs.Options{Timeout: tryTimeout}, e.erase)
 }
 
 type eraser struct {
@@ -38,7 +38,7 @@ type eraser struct {
 	now  func() time.Time
 }
 
-type try = work.Tracked[erasure.Args]
+type try = jobs.Task[erasure.Args]
 
 func (e *eraser) erase(ctx context.Context, t *try) (any, error) {
 	if t.Args.Done != nil {
@@ -55,7 +55,7 @@ func (e *eraser) erase(ctx context.Context, t *try) (any, error) {
 	case t.Args.UserID != "":
 		done, err = e.eraseUser(ctx, t)
 	default:
-		return nil, work.Refuse("The job names neither a session nor a user.")
+		return nil, jobs.Refuse("The job names neither a session nor a user.")
 	}
 	if err != nil {
 		return nil, err

@@ -21,8 +21,8 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/processor/timescale"
-	"github.com/outlayhq/outlay/processor/work"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema"
@@ -82,11 +82,8 @@ func newHouse(t *testing.T, db *schematest.DB) *house {
 // work runs a runner until the end of the test.
 func (h *house) work(log *slog.Logger) {
 	h.t.Helper()
-	runner, err := work.New(work.Deps{Pool: schematest.As(h.t, h.db.Pool, "outlay_processor"), Metrics: prometheus.NewRegistry(), Log: log})
-	if err != nil {
-		h.t.Fatal(err)
-	}
-	Register(Deps{Pool: schematest.As(h.t, h.db.Pool, "outlay_processor"), Work: runner, Now: time.Now})
+	runner := jobs.New(jobs.Deps{Pool: schematest.As(h.t, h.db.Pool, "outlay_processor"), Metrics: prometheus.NewRegistry(), Log: log})
+	Register(Deps{Pool: schematest.As(h.t, h.db.Pool, "outlay_processor"), Jobs: runner, Now: time.Now})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(h.t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- runner.Run(ctx) }()
@@ -305,7 +302,7 @@ func sorted(values []any) []string {
 
 const selectTables = `
 SELECT format('%I.%I', n.nspname, c.relname) FROM pg_class c JOIN pg_namespace n ON n.oid = c.relnamespace
-WHERE c.relkind IN ('r', 'p', 'm') AND n.nspname IN ('public', 'river')`
+WHERE c.relkind IN ('r', 'p', 'm') AND n.nspname = 'public'`
 
 // rowsWith returns the tables that have a text anywhere in a row of this account, or of no account, and in how many rows.
 func (p *person) rowsWith(text string, others ...*person) map[string]int {

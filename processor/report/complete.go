@@ -7,7 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
-	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/schema/report"
 )
 
@@ -81,7 +81,7 @@ const (
 )
 
 // await waits until the sums of a report hold everything that was accepted before asOf, at most until deadline.
-func (m *Maker) await(ctx context.Context, t *work.Tracked[report.Args], r *report.Report, asOf, deadline time.Time) error {
+func (m *Maker) await(ctx context.Context, t *jobs.Task[report.Args], r *report.Report, asOf, deadline time.Time) error {
 	for {
 		c, err := readCompleteness(ctx, m.Pool, before(r), r.To)
 		if err != nil || c.covers(asOf) || !m.Now().Before(deadline) {

@@ -10,9 +10,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
-	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/report"
 )
 
@@ -20,13 +21,13 @@ import (
 type Deps struct {
 	Pool *pgxpool.Pool
 	Mail Sender
-	// Work does the jobs. Register adds the kinds to it.
-	Work *work.Runner
+	// Jobs runs them. Register adds the kinds to it.
+	Jobs *jobs.Runner
 	Log  *slog.Logger
 	Now  func() time.Time
-	// MailWait is how long to wait before the try at sending that follows try number attempt. Defaults to a minute, doubling
+	// MailWait is how long to wait before the next try at sending when so many have failed. Defaults to a minute, doubling
 	// up to three hours, which with mailTries covers a day.
-	MailWait func(attempt int) time.Duration
+	MailWait func(failures int) time.Duration
 	// CompleteWithin is the longest that a job waits for its figures to be complete. Defaults to a minute.
 	CompleteWithin time.Duration
 }
@@ -60,10 +61,9 @@ func Register(d Deps) {
 		d.CompleteWithin = completeWithin
 	}
 	m := &Maker{Deps: d, drawing: make(chan struct{}, drawWorkers)}
-	work.Track(d.Work, work.Options{Workers: makeWorkers, Timeout: -1}, m.makeReport)
-	work.Handle(d.Work, work.Options{Timeout: time.Minute}, m.makeDue)
-	work.Handle(d.Work, work.Options{Workers: mailWorkers, Timeout: mailTimeout, Wait: d.MailWait}, m.send)
-	d.Work.Every(dueInterval, dueArgs{})
+	jobs.Handle(d.Jobs, jobs.Options{Workers: makeWorkers, Timeout: -1}, m.makeReport)
+	jobs.Handle(d.Jobs, jobs.Options{Workers: mailWorkers, Timeout: mailTimeout, Wait: d.MailWait}, m.send)
+	d.Jobs.Every(dueInterval, "report_schedules", m.makeDue)
 }
 
 // made is the result of the job, for those who look at it.
@@ -75,14 +75,14 @@ type made struct {
 // steps are what the progress of a report counts: read, drawn, kept.
 const steps = 3
 
-func (m *Maker) makeReport(ctx context.Context, t *work.Tracked[report.Args]) (any, error) {
+func (m *Maker) makeReport(ctx context.Context, t *jobs.Task[report.Args]) (any, error) {
 	id, err := schema.ParseID(report.Prefix, t.Args.ReportID)
 	if err != nil {
 		return nil, fmt.Errorf("report %q: %w", t.Args.ReportID, err)
 	}
 	r, err := report.NewStore(m.Pool).Get(ctx, t.AccountID, id)
 	if errors.Is(err, report.ErrNotFound) {
-		return nil, work.Refuse("The report is not there any more.")
+		return nil, jobs.Refuse("The report is not there any more.")
 	}
 	if err != nil {
 		return nil, err
@@ -113,7 +113,7 @@ func (m *Maker) makeReport(ctx context.Context, t *work.Tracked[report.Args]) (a
 
 // drawAndKeep makes a report of the figures that there are. It reports false, and has done nothing, when they have stopped being
 // complete and the deadline has not passed.
-func (m *Maker) drawAndKeep(ctx context.Context, t *work.Tracked[report.Args], r *report.Report, asOf, deadline time.Time) (bool, error) {
+func (m *Maker) drawAndKeep(ctx context.Context, t *jobs.Task[report.Args], r *report.Report, asOf, deadline time.Time) (bool, error) {
 	select {
 	case <-ctx.Done():
 		return false, ctx.Err()
@@ -153,7 +153,7 @@ func (m *Maker) drawAndKeep(ctx context.Context, t *work.Tracked[report.Args], r
 }
 
 // keep keeps the documents and adds the jobs that send them, all of it or nothing.
-func (m *Maker) keep(ctx context.Context, tx pgx.Tx, t *work.Tracked[report.Args], r *report.Report, files map[report.Format][]byte) error {
+func (m *Maker) keep(ctx context.Context, tx pgx.Tx, t *jobs.Task[report.Args], r *report.Report, files map[report.Format][]byte) error {
 	if err := t.Fence(ctx, tx); err != nil {
 		return err
 	}
@@ -166,26 +166,20 @@ func (m *Maker) keep(ctx context.Context, tx pgx.Tx, t *work.Tracked[report.Args
 		return err
 	}
 	for _, d := range deliveries {
-		args := mailArgs{Account: t.AccountID.Text(schema.AccountPrefix), Report: t.Args.ReportID, Address: d.Address}
-		if err := m.Work.Insert(ctx, tx, args, work.When{Tries: mailTries}); err != nil {
+		mail := job.New{AccountID: t.AccountID, Args: mailArgs{Report: t.Args.ReportID, Address: d.Address}, At: m.Now()}
+		if err := job.NewStore(tx).AddInternal(ctx, mail, mailTries); err != nil {
 			return err
 		}
 	}
 	return nil
 }
 
-// dueArgs are of the job that looks at the schedules.
-type dueArgs struct{}
-
-// Kind is the name of the job.
-func (dueArgs) Kind() string { return "report_schedules" }
-
 // maxDue bounds how many reports one look makes.
 const maxDue = 200
 
 // makeDue asks for the reports that schedules are due for. What was missed while no processor ran is made as well, period by
 // period.
-func (m *Maker) makeDue(ctx context.Context, _ *work.Task[dueArgs]) error {
+func (m *Maker) makeDue(ctx context.Context) error {
 	for range maxDue {
 		due, err := m.makeOneDue(ctx)
 		if err != nil {

@@ -9,8 +9,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/processor/mail"
-	"github.com/outlayhq/outlay/processor/work"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/report"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -26,12 +26,9 @@ func runMaker(t *testing.T, pool *pgxpool.Pool, cfg mail.Config) {
 func runMakerWithin(t *testing.T, pool *pgxpool.Pool, cfg mail.Config, within time.Duration) {
 	t.Helper()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	runner, err := work.New(work.Deps{Pool: schematest.As(t, pool, "outlay_processor"), Metrics: prometheus.NewRegistry(), Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
+	runner := jobs.New(jobs.Deps{Pool: schematest.As(t, pool, "outlay_processor"), Metrics: prometheus.NewRegistry(), Log: log})
 	Register(Deps{
-		Pool: schematest.As(t, pool, "outlay_processor"), Mail: mail.New(cfg), Work: runner, Log: log, Now: time.Now, CompleteWithin: within,
+		Pool: schematest.As(t, pool, "outlay_processor"), Mail: mail.New(cfg), Jobs: runner, Log: log, Now: time.Now, CompleteWithin: within,
 		MailWait: func(int) time.Duration { return 200 * time.Millisecond },
 	})
 	ctx, stop := context.WithCancel(context.WithoutCancel(t.Context()))

@@ -4,12 +4,12 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/processor/mail"
-	"github.com/outlayhq/outlay/processor/work"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/report"
 )
 
@@ -20,7 +20,6 @@ type Sender interface {
 
 // mailArgs are of the job that sends one report to one address.
 type mailArgs struct {
-	Account string `json:"account_id"`
 	Report  string `json:"report_id"`
 	Address string `json:"address"`
 }
@@ -34,42 +33,34 @@ const (
 	mailTries = 14
 )
 
-// mailWait is a minute, doubling up to three hours, with a fifth more or less so that tries do not come all at once.
-func mailWait(attempt int) time.Duration {
-	wait := min(3*time.Hour, time.Minute<<min(attempt-1, 10))
-	return time.Duration(float64(wait) * (0.8 + 0.4*rand.Float64()))
-}
+func mailWait(failures int) time.Duration { return backoff.Wait(failures, time.Minute, 3*time.Hour) }
 
-func (m *Maker) send(ctx context.Context, t *work.Task[mailArgs]) error {
-	account, err := schema.ParseID(schema.AccountPrefix, t.Args.Account)
-	if err != nil {
-		return fmt.Errorf("account %q: %w", t.Args.Account, err)
-	}
+func (m *Maker) send(ctx context.Context, t *jobs.Task[mailArgs]) (any, error) {
 	id, err := schema.ParseID(report.Prefix, t.Args.Report)
 	if err != nil {
-		return fmt.Errorf("report %q: %w", t.Args.Report, err)
+		return nil, fmt.Errorf("report %q: %w", t.Args.Report, err)
 	}
 	store := report.NewStore(m.Pool)
-	r, err := store.Get(ctx, account, id)
+	r, err := store.Get(ctx, t.AccountID, id)
 	if errors.Is(err, report.ErrNotFound) {
-		return nil // It is too old to be sent.
+		return nil, nil // It is too old to be sent.
 	}
 	if err != nil {
-		return err
+		return nil, err
 	}
 	d := &report.Delivery{ReportID: id, Address: t.Args.Address}
 	letter, err := m.letter(ctx, &r, d)
 	if err != nil {
-		return err
+		return nil, err
 	}
 	if err := m.Mail.Send(ctx, letter); err != nil {
-		return m.notSent(ctx, t, account, d, err)
+		return nil, m.notSent(ctx, t, d, err)
 	}
-	return store.Sent(ctx, account, d)
+	return nil, store.Sent(ctx, t.AccountID, d)
 }
 
 // notSent notes why a letter was not sent, in words that hold nothing of the mail server's.
-func (m *Maker) notSent(ctx context.Context, t *work.Task[mailArgs], account schema.ID, d *report.Delivery, why error) error {
+func (m *Maker) notSent(ctx context.Context, t *jobs.Task[mailArgs], d *report.Delivery, why error) error {
 	reason, last := "The mail server could not be reached, or asked to wait.", t.Last
 	switch {
 	case errors.Is(why, mail.ErrNotSetUp):
@@ -78,12 +69,12 @@ func (m *Maker) notSent(ctx context.Context, t *work.Task[mailArgs], account sch
 		reason, last = "The mail server refused this address or the letter.", true
 	}
 	ctx = context.WithoutCancel(ctx)
-	if err := report.NewStore(m.Pool).NotSent(ctx, account, d, reason, last); err != nil {
+	if err := report.NewStore(m.Pool).NotSent(ctx, t.AccountID, d, reason, last); err != nil {
 		return errors.Join(why, err)
 	}
 	if last {
 		m.Log.WarnContext(ctx, "report was not sent", "report", t.Args.Report, "error", why)
-		return work.Refuse("%s", reason)
+		return jobs.Refuse("%s", reason)
 	}
 	return why
 }

@@ -20,12 +20,13 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/processor/timescale"
-	"github.com/outlayhq/outlay/processor/work"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -203,7 +204,7 @@ func (l *ledger) upkeep(t *testing.T) {
 	ctx, cancel := context.WithCancel(t.Context())
 	var done sync.WaitGroup
 	done.Go(func() {
-		for sleep(ctx, 100*time.Millisecond) == nil {
+		for backoff.Sleep(ctx, 100*time.Millisecond) == nil {
 			conn, err := l.pool.Acquire(ctx)
 			if err != nil {
 				return
@@ -225,7 +226,7 @@ func (l *ledger) upkeep(t *testing.T) {
 func (l *ledger) awaitUpkeep() {
 	l.t.Helper()
 	for waiting := true; waiting; {
-		if err := sleep(l.t.Context(), 50*time.Millisecond); err != nil {
+		if err := backoff.Sleep(l.t.Context(), 50*time.Millisecond); err != nil {
 			l.t.Fatal(err)
 		}
 		if err := l.pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM late_buckets)`).Scan(&waiting); err != nil {
@@ -244,11 +245,8 @@ func (l *ledger) run(t *testing.T) *runner {
 	t.Helper()
 	registry := prometheus.NewRegistry()
 	log := slog.New(slog.NewTextHandler(t.Output(), nil))
-	w, err := work.New(work.Deps{Pool: schematest.As(l.t, l.pool, "outlay_processor"), Metrics: registry, Log: log})
-	if err != nil {
-		t.Fatal(err)
-	}
-	Register(Deps{Pool: schematest.As(l.t, l.pool, "outlay_processor"), Topic: topic, Work: w, Metrics: registry, Log: log})
+	w := jobs.New(jobs.Deps{Pool: schematest.As(l.t, l.pool, "outlay_processor"), Metrics: registry, Log: log})
+	Register(Deps{Pool: schematest.As(l.t, l.pool, "outlay_processor"), Topic: topic, Jobs: w, Metrics: registry, Log: log})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	ended := make(chan error, 1)
 	go func() { ended <- w.Run(ctx) }()

@@ -10,7 +10,8 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 
-	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/processor/jobs"
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/reprice"
@@ -21,8 +22,8 @@ type Deps struct {
 	Pool *pgxpool.Pool
 	// Topic is the one that events are stored from.
 	Topic string
-	// Work does the jobs. Register adds the kind to it.
-	Work    *work.Runner
+	// Jobs runs them. Register adds the kind to it.
+	Jobs    *jobs.Runner
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 }
@@ -40,16 +41,16 @@ const workers = 2
 // that is gone is noticed.
 func Register(d Deps) {
 	r := &Repricer{d, newMetrics(d.Metrics)}
-	work.Track(d.Work, work.Options{Workers: workers, Timeout: -1}, r.reprice)
+	jobs.Handle(d.Jobs, jobs.Options{Workers: workers, Timeout: -1}, r.reprice)
 }
 
-func (r *Repricer) reprice(ctx context.Context, t *work.Tracked[reprice.Args]) (any, error) {
+func (r *Repricer) reprice(ctx context.Context, t *jobs.Task[reprice.Args]) (any, error) {
 	r.metrics.running.Inc()
 	defer r.metrics.running.Dec()
 	store := reprice.NewStore(r.Pool)
 	state, err := store.State(ctx, t.AccountID, t.JobID)
 	if errors.Is(err, job.ErrNotFound) {
-		return nil, work.Refuse("What was asked for is not there any more.")
+		return nil, jobs.Refuse("What was asked for is not there any more.")
 	}
 	if err != nil {
 		return nil, err
@@ -78,7 +79,7 @@ func (r *Repricer) reprice(ctx context.Context, t *work.Tracked[reprice.Args]) (
 }
 
 // begin notes about how many events there are to look at, for the progress.
-func (r *Repricer) begin(ctx context.Context, t *work.Tracked[reprice.Args], state *reprice.State) error {
+func (r *Repricer) begin(ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State) error {
 	total, err := r.count(ctx, state)
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ const (
 )
 
 // slices goes through the events, from where the job stands.
-func (r *Repricer) slices(ctx context.Context, t *work.Tracked[reprice.Args], state *reprice.State, book *price.Book) error {
+func (r *Repricer) slices(ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book) error {
 	from, err := r.oldest(ctx, state.From)
 	if err != nil {
 		return err
@@ -121,7 +122,7 @@ func (r *Repricer) slices(ctx context.Context, t *work.Tracked[reprice.Args], st
 // slice does one slice of at most the given width, and moves state behind it. It reports whether there were more events than it
 // takes at once.
 func (r *Repricer) slice(
-	ctx context.Context, t *work.Tracked[reprice.Args], state *reprice.State, book *price.Book, width time.Duration,
+	ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book, width time.Duration,
 ) (full bool, err error) {
 	start := time.Now()
 	for attempt := 1; ; attempt++ {
@@ -135,7 +136,7 @@ func (r *Repricer) slice(
 		}
 		r.metrics.retries.Inc()
 		r.Log.WarnContext(ctx, "slice not repriced, trying again", "attempt", attempt, "error", err)
-		if err := sleep(ctx, backoff(attempt)); err != nil {
+		if err := backoff.Sleep(ctx, backoff.Wait(attempt, firstWait, longestWait)); err != nil {
 			return false, err
 		}
 		// The slice may be done all the same: the answer got lost.
@@ -152,7 +153,7 @@ func (r *Repricer) slice(
 
 // try reads, prices and saves a slice once.
 func (r *Repricer) try(
-	ctx context.Context, t *work.Tracked[reprice.Args], state *reprice.State, book *price.Book, width time.Duration,
+	ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book, width time.Duration,
 ) (s slice, full bool, err error) {
 	end := state.Next.Time.Add(width)
 	if end.After(state.To) {
@@ -171,7 +172,7 @@ func (r *Repricer) try(
 			return slice{}, false, err
 		}
 	}
-	if err := r.save(ctx, t.Try(), state, &s); err != nil {
+	if err := r.save(ctx, t.Attempt, state, &s); err != nil {
 		return slice{}, false, fmt.Errorf("save a slice of %d events: %w", len(events), err)
 	}
 	state.Slice++

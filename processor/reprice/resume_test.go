@@ -34,10 +34,7 @@ func (l *ledger) start(id string) *tried {
 	if err != nil {
 		l.t.Fatal(err)
 	}
-	try, err := job.NewStore(l.pool).Start(l.t.Context(), jobID)
-	if err != nil {
-		l.t.Fatal(err)
-	}
+	try := schematest.StartJob(l.t, l.pool, jobID)
 	store := reprice.NewStore(l.pool)
 	state, err := store.State(l.t.Context(), l.account, jobID)
 	if err != nil {

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"math/rand/v2"
 	"slices"
 	"time"
 
@@ -85,8 +84,13 @@ func (s *slice) correctArgs(state *reprice.State) []any {
 	}
 }
 
-// maxTries bounds how often a slice is tried before the whole job is put back.
-const maxTries = 8
+const (
+	// maxTries bounds how often a slice is tried before the whole job is put back.
+	maxTries = 8
+	// firstWait and longestWait bound the wait between two of them.
+	firstWait   = 100 * time.Millisecond
+	longestWait = 5 * time.Second
+)
 
 // passing reports whether an error may be gone at the next try: others were in the way, or the database was away.
 func passing(err error) bool {
@@ -109,19 +113,4 @@ func sqlState(err error) string {
 		return pg.Code
 	}
 	return ""
-}
-
-// backoff returns the wait before the next try: 0.1 s doubling to 5 s, of which half is random.
-func backoff(attempt int) time.Duration {
-	wait := min(100*time.Millisecond<<min(attempt-1, 10), 5*time.Second)
-	return wait/2 + rand.N(wait/2)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
 }

@@ -5,7 +5,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/outlayhq/outlay/processor/work"
+	"github.com/outlayhq/outlay/processor/jobs"
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/reprice"
 )
 
@@ -28,7 +29,7 @@ func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
 		return fmt.Errorf("wait for the events that were received before: %w", err)
 	}
 	if !stored {
-		return work.Refuse("Events that were accepted before are not stored yet. Ask again when they are; complete_until in analytics says when.")
+		return jobs.Refuse("Events that were accepted before are not stored yet. Ask again when they are; complete_until in analytics says when.")
 	}
 	return nil
 }
@@ -61,7 +62,7 @@ func (r *Repricer) await(ctx context.Context, within time.Duration, question str
 		if err := r.Pool.QueryRow(ctx, question, args...).Scan(&is); err != nil || is {
 			return is, err
 		}
-		if err := sleep(ctx, pollInterval); err != nil {
+		if err := backoff.Sleep(ctx, pollInterval); err != nil {
 			return false, err
 		}
 	}

@@ -23,8 +23,6 @@ const (
 	RefreshRollups Key = 0x6f75746c61790002
 	// ExpireAccounts is held by the processor that deletes what is past the retention of its account.
 	ExpireAccounts Key = 0x6f75746c61790003
-	// RescueJobs is held by the processor that returns the jobs of dead processors to the queue.
-	RescueJobs Key = 0x6f75746c61790004
 	// FoldSessions is held by whoever folds session_parts into sessions, or needs them to stand still: an erasure, a repricing.
 	FoldSessions Key = 0x6f75746c61790005
 	// FoldUsage is held by whoever folds usage_live_parts into usage_live.
@@ -36,7 +34,7 @@ const (
 // Keys returns the locks of a database by name, as migrations name them.
 func Keys() map[string]Key {
 	return map[string]Key{
-		"Migrate": Migrate, "RefreshRollups": RefreshRollups, "ExpireAccounts": ExpireAccounts, "RescueJobs": RescueJobs,
+		"Migrate": Migrate, "RefreshRollups": RefreshRollups, "ExpireAccounts": ExpireAccounts,
 		"FoldSessions": FoldSessions, "FoldUsage": FoldUsage, "TestTemplate": TestTemplate,
 	}
 }

@@ -1,6 +1,6 @@
-// Package job is what the tiers agree on about work that takes longer than an answer may. The query tier adds a job and answers
-// its id; the processor does it; everybody may look at how far it is. A job is added in the transaction of what it belongs to.
-// The queue behind it is left to the database and the processor.
+// Package job is what the tiers agree on about jobs: work that takes longer than a request. The query tier adds a job and answers its
+// id; a runner of the processor claims it; everybody may look at how far it is. The table jobs is the queue as well: a job is added in
+// the transaction of what it belongs to, and claimed with SKIP LOCKED. Who runs jobs, and how, is left to the processor.
 package job
 
 import (
@@ -56,6 +56,6 @@ type Job struct {
 var (
 	// ErrNotFound is returned for a job that the account does not have.
 	ErrNotFound = errors.New("there is no such job")
-	// ErrLost is returned to a try that was given up: another one has taken the job, or it has ended.
-	ErrLost = errors.New("the job is in other hands")
+	// ErrLost is returned to a try that was given up: another one has taken the job, or the job has ended.
+	ErrLost = errors.New("another try has taken the job")
 )

@@ -38,14 +38,27 @@ type New struct {
 const insertJob = `
 INSERT INTO jobs (job_id, account_id, kind, args, created_by, created_at) VALUES ($1, $2, $3, $4, $5, $6)`
 
-// Add adds a job, and with it an entry in the queue, when the transaction commits.
+// Add adds a job, which is begun when the transaction has committed. It is tried up to 10 times.
 func (s *Store) Add(ctx context.Context, n New) (schema.ID, error) {
+	return s.add(ctx, insertJob, n)
+}
+
+const insertInternalJob = `
+INSERT INTO jobs (job_id, account_id, kind, args, created_by, created_at, internal, max_tries) VALUES ($1, $2, $3, $4, $5, $6, true, $7)`
+
+// AddInternal adds a job that the processor gives itself: accounts do not see it. It is tried up to maxTries times.
+func (s *Store) AddInternal(ctx context.Context, n New, maxTries int) error {
+	_, err := s.add(ctx, insertInternalJob, n, maxTries)
+	return err
+}
+
+func (s *Store) add(ctx context.Context, statement string, n New, more ...any) (schema.ID, error) {
 	args, err := json.Marshal(n.Args)
 	if err != nil {
 		return schema.ID{}, fmt.Errorf("encode a job of kind %s: %w", n.Args.Kind(), err)
 	}
 	id := schema.NewID(n.At)
-	if _, err := s.db.Exec(ctx, insertJob, id, n.AccountID, n.Args.Kind(), args, n.By, n.At); err != nil {
+	if _, err := s.db.Exec(ctx, statement, append([]any{id, n.AccountID, n.Args.Kind(), args, n.By, n.At}, more...)...); err != nil {
 		return schema.ID{}, fmt.Errorf("add a job of kind %s: %w", n.Args.Kind(), err)
 	}
 	return id, nil
@@ -54,7 +67,7 @@ func (s *Store) Add(ctx context.Context, n New) (schema.ID, error) {
 const selectJob = `
 SELECT job_id AS id, account_id, kind, args, state, attempt, done, total, waiting_for, error, result, created_by, created_at, started_at, finished_at
 FROM jobs
-WHERE account_id = $1`
+WHERE account_id = $1 AND NOT internal`
 
 // Get returns a job of an account, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, accountID, id schema.ID) (Job, error) {

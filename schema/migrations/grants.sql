@@ -21,7 +21,7 @@ begin
 
     if exists (select from pg_roles where rolname = 'outlay_processor') then
         -- Whatever is made of events is the processor's; who may sign in, and with what, is not.
-        for one in select nspname from pg_namespace where nspname in ('public', 'aggregates', 'river') loop
+        for one in select nspname from pg_namespace where nspname in ('public', 'aggregates') loop
             execute format('grant usage on schema %I to outlay_processor', one);
             execute format('grant select, insert, update, delete on all tables in schema %I to outlay_processor', one);
             execute format('grant usage, select on all sequences in schema %I to outlay_processor', one);

@@ -91,10 +91,6 @@ func migrateTo(ctx context.Context, conn *pgx.Conn, edition Edition, version int
 	if current > version {
 		return fmt.Errorf("%w: it is at version %d and the program knows %d", ErrNewerSchema, current, version)
 	}
-	// River's tables come first: migrations of ours stand on them.
-	if err := migrateRiver(ctx, conn, log); err != nil {
-		return err
-	}
 	m.OnStart = func(_ int32, name, _, _ string) {
 		if strings.HasSuffix(name, unusedSuffix) {
 			return

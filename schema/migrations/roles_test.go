@@ -29,7 +29,7 @@ func TestTierLoginsMayDoNoMoreThanTheirTier(t *testing.T) {
 			`select secret from alert_secrets`, `select * from refresh_tokens`, `insert into api_keys default values`,
 			`update api_keys set revoked_at = null`, `update budgets set limit_nano_usd = 1`, `update spend set cost_nano_usd = 0`,
 			`select * from session_shares`, `select * from audit_log`, `select * from tenant.events`, `select * from report.events`,
-			`select * from river.river_job`, `select users_signing_in('x')`, `select account_of_refresh_token('x')`,
+			`select * from job_runners`, `select users_signing_in('x')`, `select account_of_refresh_token('x')`,
 			`select key_that_reads('x')`,
 		},
 		"outlay_processor": {
@@ -42,7 +42,7 @@ func TestTierLoginsMayDoNoMoreThanTheirTier(t *testing.T) {
 			`select secret from alert_secrets`, `update alert_secrets set secret = 'x'`, `select * from public.events`,
 			`delete from public.events`, `insert into public.events default values`, `update tenant.events set cost_nano_usd = 0`,
 			`update public.spend set cost_nano_usd = 0`, `delete from audit_log`, `update audit_log set target = 'x'`,
-			`select * from report.events`, `select * from river.river_job`, `insert into accounts (id, name) values (gen_random_uuid(), 'x')`,
+			`select * from report.events`, `select * from job_runners`, `insert into accounts (id, name) values (gen_random_uuid(), 'x')`,
 			`delete from users`, `alter policy tenant on users using (true)`,
 		},
 		"outlay_grafana": {},

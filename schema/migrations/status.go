@@ -44,11 +44,6 @@ func Status(ctx context.Context, conn *pgx.Conn) (State, error) {
 			s.Pending = append(s.Pending, migration.Name)
 		}
 	}
-	river, err := pendingRiver(ctx, conn)
-	if err != nil {
-		return State{}, err
-	}
-	s.Pending = append(river, s.Pending...)
 	return s, nil
 }
 

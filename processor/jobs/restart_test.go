@@ -1,4 +1,4 @@
-package work
+package jobs
 
 import (
 	"context"
@@ -18,8 +18,8 @@ import (
 	"github.com/outlayhq/outlay/schema/schematest/port"
 )
 
-// outage is longer than River tries to write down what became of a job.
-const outage = 10 * time.Second
+// outage is longer than a runner tries to record how a job ended.
+const outage = 2 * statementTimeout
 
 // A runner goes on by itself after the database was killed and has come back: what was waiting, what it had in hand, and what is
 // due at intervals. A runner that starts while the database is away waits for it.
@@ -51,18 +51,16 @@ func TestRunnerSurvivesTheDatabase(t *testing.T) {
 	inHand, back := make(chan struct{}, 10), make(chan struct{})
 	start := func() *runner {
 		r := newRunner(t, pool)
-		r.gone, r.settled = 2*time.Second, 15*time.Second
-		Handle(r.Runner, Options{}, func(context.Context, *Task[tickArgs]) error { ticks.Add(1); return nil })
-		r.Every(time.Second, tickArgs{})
-		Track(r.Runner, Options{Wait: func(int) time.Duration { return time.Second }},
-			func(ctx context.Context, j *Tracked[testArgs]) (any, error) {
+		r.deadAfter = 2 * time.Second
+		r.Every(time.Second, "tick", func(context.Context) error { ticks.Add(1); return nil })
+		Handle(r.Runner, Options{Wait: func(int) time.Duration { return time.Second }},
+			func(ctx context.Context, j *Task[testArgs]) (any, error) {
 				inHand <- struct{}{}
 				<-back
 				return nil, j.Progress(ctx, 1, 1)
 			})
 		return r.run(t)
 	}
-	// Runners end before the server does: a stop gives up sooner than River does on a database that is away.
 	defer start().stop()
 	running, waiting := add(t, pool, account), add(t, pool, account)
 	<-inHand

@@ -1,4 +1,4 @@
-package work
+package jobs
 
 import (
 	"context"
@@ -24,19 +24,14 @@ import (
 // patience is how long is waited for what has to happen.
 const patience = 3 * time.Minute
 
-// soonGone is the silence after which a runner is taken for gone. A job that is not begun so long after it was taken from the queue, on
-// a machine that does much else, is taken for lost.
-const soonGone = 3 * time.Second
+// soonDead is the age of a heartbeat at which a runner is taken for dead.
+const soonDead = 3 * time.Second
 
 type testArgs struct {
 	N int `json:"n"`
 }
 
 func (testArgs) Kind() string { return "test" }
-
-type tickArgs struct{}
-
-func (tickArgs) Kind() string { return "tick" }
 
 // runner is a Runner that runs until it is stopped.
 type runner struct {
@@ -48,10 +43,7 @@ type runner struct {
 func newRunner(t *testing.T, pool *pgxpool.Pool) *runner {
 	t.Helper()
 	registry := prometheus.NewRegistry()
-	r, err := New(Deps{Pool: schematest.As(t, pool, "outlay_processor"), Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
-	if err != nil {
-		t.Fatal(err)
-	}
+	r := New(Deps{Pool: schematest.As(t, pool, "outlay_processor"), Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil))})
 	return &runner{Runner: r, registry: registry}
 }
 
@@ -133,15 +125,15 @@ func (r *runner) wantMetric(t *testing.T, line string) {
 	}
 }
 
-// A tracked job is done once, with its arguments, and its progress and result can be read, in every edition.
-func TestTrackedJobIsDone(t *testing.T) {
+// A job is done once, with its arguments, and its progress and result can be read, in every edition.
+func TestJobIsDone(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		account := newAccount(t, db.Pool)
 		r := newRunner(t, db.Pool)
 		var runs atomic.Int32
 		proceed := make(chan struct{})
-		Track(r.Runner, Options{}, func(ctx context.Context, j *Tracked[testArgs]) (any, error) {
+		Handle(r.Runner, Options{}, func(ctx context.Context, j *Task[testArgs]) (any, error) {
 			runs.Add(1)
 			if err := j.Progress(ctx, 1, 4); err != nil {
 				return nil, err
@@ -173,8 +165,8 @@ func TestFailedTryIsRepeated(t *testing.T) {
 	account := newAccount(t, db.Pool)
 	r := newRunner(t, db.Pool)
 	again := make(chan struct{})
-	Track(r.Runner, Options{Wait: func(int) time.Duration { return 300 * time.Millisecond }},
-		func(_ context.Context, j *Tracked[testArgs]) (any, error) {
+	Handle(r.Runner, Options{Wait: func(int) time.Duration { return 300 * time.Millisecond }},
+		func(_ context.Context, j *Task[testArgs]) (any, error) {
 			switch j.Attempt {
 			case 1:
 				return nil, errors.New("secret")
@@ -187,7 +179,7 @@ func TestFailedTryIsRepeated(t *testing.T) {
 	r.run(t)
 	id := add(t, db.Pool, account)
 	third := await(t, db.Pool, account, id, "tried again", func(j *job.Job) bool { return j.Attempt == 3 })
-	if third.Error == nil || *third.Error != whatPeopleSee {
+	if third.Error == nil || *third.Error != internalError {
 		t.Errorf("people see %v", third.Error)
 	}
 	close(again)
@@ -203,7 +195,7 @@ func TestRefusalIsFinal(t *testing.T) {
 	db := schematest.Database(t)
 	account := newAccount(t, db.Pool)
 	r := newRunner(t, db.Pool)
-	Track(r.Runner, Options{}, func(context.Context, *Tracked[testArgs]) (any, error) {
+	Handle(r.Runner, Options{}, func(context.Context, *Task[testArgs]) (any, error) {
 		return nil, Refuse("there are %d agents too many", 3)
 	})
 	r.run(t)
@@ -222,76 +214,65 @@ func TestJobOfAKilledRunnerIsTakenOver(t *testing.T) {
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		account := newAccount(t, db.Pool)
 		id := add(t, db.Pool, account)
-		// The first runner takes the job and is never heard of again: it neither says that it is alive nor ends.
+		// The first runner claims the job and is never heard of again: it has no other heartbeat, and does not end.
 		taken := time.Now()
-		if _, err := db.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = '{killed}'`); err != nil {
-			t.Fatal(err)
-		}
-		zombie, err := job.NewStore(db.Pool).Start(t.Context(), id)
-		if err != nil {
-			t.Fatal(err)
-		}
+		zombie := schematest.StartJob(t, db.Pool, id)
 		r := newRunner(t, db.Pool)
-		r.gone = soonGone
-		Track(r.Runner, Options{}, func(_ context.Context, j *Tracked[testArgs]) (any, error) { return j.Attempt, nil })
+		r.deadAfter = soonDead
+		Handle(r.Runner, Options{}, func(_ context.Context, j *Task[testArgs]) (any, error) { return j.Attempt, nil })
 		r.run(t)
 		done := await(t, db.Pool, account, id, "done", in(job.Done))
 		if done.Attempt != 2 || string(done.Result) != "2" {
 			t.Errorf("%+v", done)
 		}
-		t.Logf("taken over after %v with a patience of %v", time.Since(taken).Round(10*time.Millisecond), r.gone)
-		if err := job.NewStore(db.Pool).Finish(t.Context(), &zombie, "wrong"); !errors.Is(err, job.ErrLost) {
+		t.Logf("taken over after %v with a patience of %v", time.Since(taken).Round(10*time.Millisecond), r.deadAfter)
+		if err := job.NewStore(db.Pool).Finish(t.Context(), zombie, "wrong"); !errors.Is(err, job.ErrLost) {
 			t.Errorf("the killed try finished the job: %v", err)
 		}
 		r.wantMetric(t, `outlay_processor_jobs_rescued_total 1`)
 	})
 }
 
-// A job that the queue believes this runner to have in hand, because it could not write down how a try ended, is tried again.
-func TestJobThatIsNotInHandIsTakenUpAgain(t *testing.T) {
+// A job that the database believes this runner to run, because how its try ended could not be recorded, is tried again; one that it
+// does run is left alone however long it takes.
+func TestJobWhoseEndWasNotRecordedIsTriedAgain(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
 	account := newAccount(t, db.Pool)
 	id := add(t, db.Pool, account)
 	r := newRunner(t, db.Pool)
-	r.gone = soonGone
-	if _, err := db.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempt = 1, attempted_at = now(), attempted_by = ARRAY[$1]`, r.id); err != nil {
+	r.deadAfter = soonDead
+	schematest.StartJob(t, db.Pool, id)
+	if _, err := db.Pool.Exec(t.Context(), `UPDATE jobs SET runner_id = $1`, r.id); err != nil {
 		t.Fatal(err)
 	}
-	Track(r.Runner, Options{}, func(context.Context, *Tracked[testArgs]) (any, error) {
-		time.Sleep(2 * r.gone) // What is in hand is left alone, however long it takes.
+	Handle(r.Runner, Options{}, func(context.Context, *Task[testArgs]) (any, error) {
+		time.Sleep(2 * r.deadAfter)
 		return nil, nil
 	})
 	r.run(t)
-	if done := await(t, db.Pool, account, id, "done", in(job.Done)); done.Attempt != 1 {
+	if done := await(t, db.Pool, account, id, "done", in(job.Done)); done.Attempt != 2 {
 		t.Errorf("%+v", done)
 	}
 	r.wantMetric(t, `outlay_processor_jobs_rescued_total 1`)
 }
 
-// A job that the queue has forgotten gets a new entry, and one whose last try was killed fails.
-func TestForgottenAndSpentJobs(t *testing.T) {
+// A job whose last try was killed fails.
+func TestJobFailsWhenItsLastTryIsKilled(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
 	account := newAccount(t, db.Pool)
-	forgotten, spent := add(t, db.Pool, account), add(t, db.Pool, account)
-	for _, sql := range []string{
-		`DELETE FROM river.river_job WHERE args @> jsonb_build_object('job_id', $1::uuid)`,
-		`UPDATE jobs SET created_at = now() - interval '2 minutes' WHERE job_id = $1`,
-	} {
-		if _, err := db.Pool.Exec(t.Context(), sql, forgotten); err != nil {
-			t.Fatal(err)
-		}
-	}
-	if _, err := db.Pool.Exec(t.Context(), `UPDATE river.river_job SET state = 'running', attempt = max_attempts, attempted_at = now(), attempted_by = '{killed}'`); err != nil {
+	id := add(t, db.Pool, account)
+	schematest.StartJob(t, db.Pool, id)
+	if _, err := db.Pool.Exec(t.Context(), `UPDATE jobs SET failures = max_tries - 1`); err != nil {
 		t.Fatal(err)
 	}
 	r := newRunner(t, db.Pool)
-	r.gone = soonGone
-	Track(r.Runner, Options{}, func(context.Context, *Tracked[testArgs]) (any, error) { return nil, nil })
+	r.deadAfter = soonDead
 	r.run(t)
-	await(t, db.Pool, account, forgotten, "done", in(job.Done))
-	await(t, db.Pool, account, spent, "failed", in(job.Failed))
+	if failed := await(t, db.Pool, account, id, "failed", in(job.Failed)); failed.Error == nil || *failed.Error != internalError {
+		t.Errorf("%+v", failed)
+	}
 }
 
 // A runner that is stopped puts what it cannot finish back, and the stop does not count as a try.
@@ -300,7 +281,7 @@ func TestStopPutsJobsBack(t *testing.T) {
 	db := schematest.Database(t)
 	account := newAccount(t, db.Pool)
 	first := newRunner(t, db.Pool)
-	Track(first.Runner, Options{}, func(ctx context.Context, _ *Tracked[testArgs]) (any, error) {
+	Handle(first.Runner, Options{}, func(ctx context.Context, _ *Task[testArgs]) (any, error) {
 		<-ctx.Done()
 		return nil, ctx.Err()
 	})
@@ -312,66 +293,62 @@ func TestStopPutsJobsBack(t *testing.T) {
 		t.Errorf("after the stop: %+v", j)
 	}
 	second := newRunner(t, db.Pool)
-	Track(second.Runner, Options{}, func(_ context.Context, j *Tracked[testArgs]) (any, error) { return j.Attempt, nil })
+	Handle(second.Runner, Options{}, func(_ context.Context, j *Task[testArgs]) (any, error) { return j.Failures, nil })
 	second.run(t)
-	if j := await(t, db.Pool, account, id, "done", in(job.Done)); string(j.Result) != "1" {
-		t.Errorf("the queue counts %s tries, want 1: the stop is none", j.Result)
+	if j := await(t, db.Pool, account, id, "done", in(job.Done)); string(j.Result) != "0" {
+		t.Errorf("%s failed tries, want 0: the stop is none", j.Result)
 	}
 }
 
-// A job at intervals is done by one of two runners at a time, by the other when the first is gone.
-func TestEveryIntervalOnce(t *testing.T) {
-	t.Parallel()
-	db := schematest.Database(t)
-	var at atomic.Int32
-	var most, runs atomic.Int32
-	start := func() *runner {
-		r := newRunner(t, db.Pool)
-		Handle(r.Runner, Options{Workers: 2}, func(context.Context, *Task[tickArgs]) error {
-			most.Store(max(most.Load(), at.Add(1)))
-			defer at.Add(-1)
-			runs.Add(1)
-			time.Sleep(1500 * time.Millisecond) // longer than the interval
-			return nil
-		})
-		r.Every(time.Second, tickArgs{})
-		return r.run(t)
-	}
-	runsReach := func(n int32) {
-		t.Helper()
-		for deadline := time.Now().Add(patience); runs.Load() < n; time.Sleep(20 * time.Millisecond) {
-			if time.Now().After(deadline) {
-				t.Fatalf("%d runs, want %d", runs.Load(), n)
-			}
-		}
-	}
-	first, second := start(), start()
-	runsReach(2)
-	first.stop()
-	runsReach(runs.Load() + 2)
-	second.stop()
-	if most.Load() != 1 {
-		t.Errorf("%d at the same time", most.Load())
-	}
-}
-
-// What the tier gives itself is done when the transaction has committed and the time has come.
-func TestInsertedJobIsDone(t *testing.T) {
+// What is due at intervals is done by every runner, one time after the other, whether it succeeds or not.
+func TestEveryInterval(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
 	r := newRunner(t, db.Pool)
+	var at, most atomic.Int32
+	runs := make(chan struct{}, 100)
+	r.Every(10*time.Millisecond, "tick", func(context.Context) error {
+		most.Store(max(most.Load(), at.Add(1)))
+		defer at.Add(-1)
+		runs <- struct{}{}
+		if len(runs)%2 == 1 {
+			panic("it failed")
+		}
+		return errors.New("it failed")
+	})
+	r.run(t)
+	for range 5 {
+		select {
+		case <-runs:
+		case <-time.After(patience):
+			t.Fatal("nothing is done")
+		}
+	}
+	r.stop()
+	if most.Load() != 1 {
+		t.Errorf("%d at the same time", most.Load())
+	}
+	r.wantMetric(t, `outlay_processor_jobs_total{kind="tick",outcome="done"} 0`)
+}
+
+// What the tier gives itself is done when the transaction has committed, and as often as it may be tried.
+func TestInternalJobIsDone(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	r := newRunner(t, db.Pool)
 	done := make(chan int, 10)
-	Handle(r.Runner, Options{}, func(_ context.Context, task *Task[testArgs]) error {
+	Handle(r.Runner, Options{}, func(_ context.Context, task *Task[testArgs]) (any, error) {
 		if task.Last {
 			done <- task.Args.N
-			return nil
+			return nil, nil
 		}
-		return errors.New("not yet")
+		return nil, errors.New("not yet")
 	})
-	insert := func(n int, w When, result error) {
+	insert := func(n, tries int, result error) {
 		t.Helper()
 		err := pgx.BeginFunc(t.Context(), db.Pool, func(tx pgx.Tx) error {
-			if err := r.Insert(t.Context(), tx, testArgs{n}, w); err != nil {
+			if err := job.NewStore(tx).AddInternal(t.Context(), job.New{AccountID: account, Args: testArgs{n}, At: time.Now()}, tries); err != nil {
 				return err
 			}
 			return result
@@ -380,9 +357,8 @@ func TestInsertedJobIsDone(t *testing.T) {
 			t.Fatal(err)
 		}
 	}
-	insert(1, When{}, errors.New("rolled back"))
-	insert(2, When{Tries: 2}, nil)
-	insert(3, When{At: time.Now().Add(24 * time.Hour)}, nil)
+	insert(1, 1, errors.New("rolled back"))
+	insert(2, 2, nil)
 	r.run(t)
 	select {
 	case n := <-done:
@@ -392,9 +368,37 @@ func TestInsertedJobIsDone(t *testing.T) {
 	case <-time.After(patience):
 		t.Error("nothing was done")
 	}
-	select {
-	case n := <-done:
-		t.Errorf("job %d was done as well", n)
-	case <-time.After(time.Second):
+	r.wantMetric(t, `outlay_processor_jobs_total{kind="test",outcome="retry"} 1`)
+}
+
+// Two runners do every job once, and together no more of them at a time than they have workers.
+func TestRunnersShareJobs(t *testing.T) {
+	t.Parallel()
+	db := schematest.Database(t)
+	account := newAccount(t, db.Pool)
+	const jobs = 40
+	var at, most, runs atomic.Int32
+	for range jobs {
+		add(t, db.Pool, account)
+	}
+	for range 2 {
+		r := newRunner(t, db.Pool)
+		Handle(r.Runner, Options{Workers: 3}, func(context.Context, *Task[testArgs]) (any, error) {
+			most.Store(max(most.Load(), at.Add(1)))
+			defer at.Add(-1)
+			runs.Add(1)
+			time.Sleep(20 * time.Millisecond)
+			return nil, nil
+		})
+		r.run(t)
+	}
+	eventuallyNone := `SELECT count(*) FROM jobs WHERE finished_at IS NULL`
+	for deadline, left := time.Now().Add(patience), 1; left > 0; time.Sleep(20 * time.Millisecond) {
+		if err := db.Pool.QueryRow(t.Context(), eventuallyNone).Scan(&left); err != nil || time.Now().After(deadline) {
+			t.Fatalf("%d jobs are left: %v", left, err)
+		}
+	}
+	if runs.Load() != jobs || most.Load() > 6 {
+		t.Errorf("%d runs of %d jobs, %d at the same time, want at most 6", runs.Load(), jobs, most.Load())
 	}
 }
