@@ -468,7 +468,7 @@ func TestOwnChannels(t *testing.T) {
 	}
 	m := &alert.Message{Type: alert.ReportReady, Cause: "report 1", Title: "t", Summary: "s", Data: map[string]any{}, At: w.now}
 	for range 2 {
-		if err := alert.NewStore(w.pool).TellAccount(t.Context(), w.alice.account, m); err != nil {
+		if err := alert.NewStore(w.pool).NotifyAccount(t.Context(), w.alice.account, m); err != nil {
 			t.Fatal(err)
 		}
 	}

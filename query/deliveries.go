@@ -167,7 +167,7 @@ func (s *Server) testAlert(c *call) error {
 		if tested {
 			return target, errTested
 		}
-		ids, err := store.Tell(ctx, c.who.AccountID, alert.Test(&rule, now), rule.Channels)
+		ids, err := store.Notify(ctx, c.who.AccountID, alert.Test(&rule, now), rule.Channels)
 		if err != nil {
 			return target, err
 		}

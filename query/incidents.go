@@ -35,7 +35,7 @@ type incidentReply struct {
 	Deliveries []toldReply  `json:"deliveries"`
 }
 
-func newIncidentReply(i *alert.Incident, told []alert.Told) incidentReply {
+func newIncidentReply(i *alert.Incident, told []alert.Notification) incidentReply {
 	reply := incidentReply{
 		ID: i.ID.Text(alert.IncidentPrefix), Kind: i.Kind, Name: i.Name, Metric: i.Metric, Agent: nonEmpty(i.Scope),
 		State: "firing", StartedAt: usage.Time{Time: i.StartedAt}, EndedAt: timeOf(i.EndedAt),
@@ -109,12 +109,12 @@ func (s *Server) listIncidents(c *call) error {
 	}
 	before, id := position.place()
 	var incidents []alert.Incident
-	var told map[schema.ID][]alert.Told
+	var told map[schema.ID][]alert.Notification
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
 		if incidents, err = store.Incidents(ctx, c.who.AccountID, filter, before, id, limit+1); err != nil {
 			return err
 		}
-		told, err = store.Told(ctx, c.who.AccountID, incidents)
+		told, err = store.Notifications(ctx, c.who.AccountID, incidents)
 		return err
 	})
 	if err != nil {

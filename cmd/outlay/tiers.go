@@ -22,9 +22,9 @@ import (
 	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/processor"
+	"github.com/outlayhq/outlay/processor/alerting"
 	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/processor/notify"
-	"github.com/outlayhq/outlay/processor/watch"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
@@ -125,9 +125,9 @@ type processorDeps struct {
 // processorConfig is what a processor is given besides where everything is.
 type processorConfig struct {
 	processor.Config
-	Mail     mail.Config    `embed:""`
-	Alerts   watch.Config   `embed:""`
-	Webhooks webhook.Config `embed:""`
+	Mail     mail.Config     `embed:""`
+	Alerts   alerting.Config `embed:""`
+	Webhooks webhook.Config  `embed:""`
 }
 
 func (c processorConfig) validate() error {
@@ -146,13 +146,13 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 	if err != nil {
 		return nil, err
 	}
-	watcher := watch.New(cfg.Alerts, watch.Deps{Pool: d.pool, Topic: d.topics.Topic, Metrics: r, Log: log, Now: time.Now})
+	alerts := alerting.New(cfg.Alerts, alerting.Deps{Pool: d.pool, Topic: d.topics.Topic, Metrics: r, Log: log, Now: time.Now})
 	notifier := notify.New(cfg.Webhooks, notify.Deps{Pool: d.pool, Secrets: d.secrets, Mail: mail.New(cfg.Mail), Metrics: r, Log: log, Now: time.Now})
 	return &tier{name: "processor", ready: p.Ready, databases: []*pgxpool.Pool{d.pool, d.jobs, d.owner}, run: func(ctx context.Context) error {
 		g, ctx := errgroup.WithContext(ctx)
 		g.Go(func() error { return p.Run(ctx) })
 		g.Go(func() error { return jobs.Run(ctx) })
-		g.Go(func() error { return watcher.Run(ctx) })
+		g.Go(func() error { return alerts.Run(ctx) })
 		g.Go(func() error { return notifier.Run(ctx) })
 		return g.Wait()
 	}}, nil

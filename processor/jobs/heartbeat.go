@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // deadAfter is the age of the last heartbeat at which a runner is taken for dead; a runner beats five times as often. One that
@@ -48,10 +50,7 @@ INSERT INTO job_runners (runner_id, seen_at) VALUES ($1, now()) ON CONFLICT (run
 func (r *Runner) writeHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.deadAfter)
 	defer cancel()
-	if _, err := r.pool.Exec(ctx, upsertHeartbeat, r.id); err != nil {
-		return fmt.Errorf("write the heartbeat: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, r.pool, "write the heartbeat", upsertHeartbeat, r.id)
 }
 
 const deleteHeartbeat = `DELETE FROM job_runners WHERE runner_id = $1 OR seen_at < now() - interval '1 day'`

@@ -3,7 +3,6 @@ package jobs
 import (
 	"context"
 	"crypto/rand"
-	"fmt"
 	"log/slog"
 	"strings"
 	"sync"
@@ -130,7 +129,7 @@ func (r *Runner) claim(ctx context.Context, start func(*job.Try)) error {
 	}
 	claimed, err := job.NewStore(r.pool).Claim(ctx, r.id, r.deadAfter, names, free)
 	if err != nil {
-		return fmt.Errorf("claim jobs: %w", err)
+		return err
 	}
 	for i := range claimed {
 		r.running.add(&claimed[i])

@@ -96,7 +96,7 @@ func (w *world) tell(r *alert.Rule, m alert.Message) schema.ID {
 	if m.Data == nil {
 		m.Data = map[string]string{"text": "<&> ü 🎉"}
 	}
-	ids, err := w.store.Tell(w.t.Context(), r.AccountID, &m, r.Channels)
+	ids, err := w.store.Notify(w.t.Context(), r.AccountID, &m, r.Channels)
 	if err != nil {
 		w.t.Fatal(err)
 	}

@@ -148,7 +148,7 @@ func (m *Maker) drawAndKeep(ctx context.Context, t *jobs.Task[report.Args], r *r
 		if err := m.keep(ctx, tx, t, r, files); err != nil {
 			return err
 		}
-		return alert.NewStore(tx).TellAccount(ctx, r.AccountID, readyMessage(r, statement, len(pdf), m.Now()))
+		return alert.NewStore(tx).NotifyAccount(ctx, r.AccountID, readyMessage(r, statement, len(pdf), m.Now()))
 	})
 }
 

@@ -10,6 +10,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const selectChannels = `
@@ -18,12 +19,7 @@ WHERE account_id = $1 AND alert_id IS NOT DISTINCT FROM $2 ORDER BY position`
 
 // Channels lists the channels of a rule, or of the account itself for nil.
 func (s *Store) Channels(ctx context.Context, accountID schema.ID, rule *schema.ID) ([]Channel, error) {
-	rows, _ := s.db.Query(ctx, selectChannels, accountID, rule)
-	channels, err := pgx.CollectRows(rows, pgx.RowToStructByName[Channel])
-	if err != nil {
-		return nil, fmt.Errorf("list channels: %w", err)
-	}
-	return channels, nil
+	return pgdb.Rows[Channel](ctx, s.db, "list channels", selectChannels, accountID, rule)
 }
 
 const selectAllChannels = `

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Delivery is a message on its way to a channel, or there, or given up.
@@ -62,10 +63,9 @@ FROM unnest($2::uuid[], $3::uuid[]) AS q (delivery_id, channel_id)
 JOIN alert_channels c ON c.channel_id = q.channel_id AND c.account_id = $1
 ON CONFLICT (channel_id, cause) DO NOTHING`
 
-// Tell has a message sent to each of the channels, in the transaction of what it is
-// about. Telling the same cause again does nothing. It returns the ids of the
-// deliveries.
-func (s *Store) Tell(ctx context.Context, accountID schema.ID, m *Message, channels []Channel) ([]schema.ID, error) {
+// Notify has a message sent to each of the channels, in the transaction of what it is about. A second message of the same cause is
+// not sent. It returns the ids of the deliveries.
+func (s *Store) Notify(ctx context.Context, accountID schema.ID, m *Message, channels []Channel) ([]schema.ID, error) {
 	if len(channels) == 0 {
 		return nil, nil
 	}
@@ -80,19 +80,18 @@ func (s *Store) Tell(ctx context.Context, accountID schema.ID, m *Message, chann
 	_, err = s.db.Exec(ctx, insertDeliveries, accountID, ids, of, m.RuleID, m.IncidentID, m.Type, m.Cause,
 		m.Title, m.Summary, payload, m.At, m.At.Add(DeliverFor))
 	if err != nil {
-		return nil, fmt.Errorf("note deliveries of %s: %w", m.Type, err)
+		return nil, fmt.Errorf("add deliveries of %s: %w", m.Type, err)
 	}
 	return ids, nil
 }
 
-// TellAccount is Tell for what belongs to no rule: it goes to the account's own
-// channels.
-func (s *Store) TellAccount(ctx context.Context, accountID schema.ID, m *Message) error {
+// NotifyAccount is Notify for what belongs to no rule: it goes to the account's own channels.
+func (s *Store) NotifyAccount(ctx context.Context, accountID schema.ID, m *Message) error {
 	channels, err := s.Channels(ctx, accountID, nil)
 	if err != nil {
 		return err
 	}
-	_, err = s.Tell(ctx, accountID, m, channels)
+	_, err = s.Notify(ctx, accountID, m, channels)
 	return err
 }
 
@@ -108,26 +107,25 @@ ORDER BY created_at DESC, delivery_id DESC LIMIT $5`
 // Deliveries lists up to limit deliveries of a rule, or of the account's own channels
 // for nil, newest first, beginning behind a position, with their tries.
 func (s *Store) Deliveries(ctx context.Context, accountID schema.ID, rule *schema.ID, before time.Time, id schema.ID, limit int) ([]Delivery, error) {
-	rows, _ := s.db.Query(ctx, selectDeliveries, accountID, rule, before, id, limit)
-	return s.collectDeliveries(ctx, accountID, rows)
+	return s.deliveries(ctx, selectDeliveries, accountID, rule, before, id, limit)
 }
 
 const selectDeliveriesOf = deliveryColumns + ` WHERE account_id = $1 AND delivery_id = ANY($2) ORDER BY delivery_id`
 
 // DeliveriesOf returns the deliveries of these ids that the account has.
 func (s *Store) DeliveriesOf(ctx context.Context, accountID schema.ID, ids []schema.ID) ([]Delivery, error) {
-	rows, _ := s.db.Query(ctx, selectDeliveriesOf, accountID, ids)
-	return s.collectDeliveries(ctx, accountID, rows)
+	return s.deliveries(ctx, selectDeliveriesOf, accountID, ids)
 }
 
 const selectTries = `
 SELECT delivery_id, try, at, took_ms, outcome, status FROM delivery_tries
 WHERE account_id = $1 AND delivery_id = ANY($2) ORDER BY delivery_id, try`
 
-func (s *Store) collectDeliveries(ctx context.Context, accountID schema.ID, rows pgx.Rows) ([]Delivery, error) {
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[Delivery])
+// deliveries runs a query for deliveries of an account, its first argument, and adds their tries.
+func (s *Store) deliveries(ctx context.Context, query string, accountID schema.ID, args ...any) ([]Delivery, error) {
+	found, err := pgdb.Rows[Delivery](ctx, s.db, "list deliveries", query, append([]any{accountID}, args...)...)
 	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
+		return nil, err
 	}
 	ids, at := make([]schema.ID, len(found)), map[schema.ID]int{}
 	for i := range found {
@@ -167,11 +165,11 @@ func (s *Store) Replay(ctx context.Context, accountID schema.ID, rule *schema.ID
 	if tag.RowsAffected() > 0 {
 		return nil
 	}
-	var exists bool
-	if err := s.db.QueryRow(ctx, deliveryExists, accountID, rule, id).Scan(&exists); err != nil {
-		return fmt.Errorf("look for delivery: %w", err)
-	}
-	if exists {
+	exists, err := pgdb.Value[bool](ctx, s.db, "look for delivery", deliveryExists, accountID, rule, id)
+	switch {
+	case err != nil:
+		return err
+	case exists:
 		return ErrPending
 	}
 	return ErrNotFound
@@ -183,9 +181,5 @@ SELECT EXISTS (SELECT FROM deliveries
 
 // TestedSince reports whether a test of a rule is on its way or was made after a time.
 func (s *Store) TestedSince(ctx context.Context, accountID, rule schema.ID, since time.Time) (bool, error) {
-	var is bool
-	if err := s.db.QueryRow(ctx, testPending, accountID, rule, since).Scan(&is); err != nil {
-		return false, fmt.Errorf("look for tests: %w", err)
-	}
-	return is, nil
+	return pgdb.Value[bool](ctx, s.db, "look for tests", testPending, accountID, rule, since)
 }

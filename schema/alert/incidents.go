@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // IncidentFilter chooses incidents; what is nil is not asked for.
@@ -31,16 +32,11 @@ ORDER BY started_at DESC, incident_id DESC LIMIT $9`
 
 // Incidents lists up to limit incidents, newest first, beginning behind a position.
 func (s *Store) Incidents(ctx context.Context, accountID schema.ID, f IncidentFilter, before time.Time, id schema.ID, limit int) ([]Incident, error) {
-	rows, _ := s.db.Query(ctx, selectIncidents, accountID, f.RuleID, f.Scope, f.Open, f.From, f.To, before, id, limit)
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[Incident])
-	if err != nil {
-		return nil, fmt.Errorf("list incidents: %w", err)
-	}
-	return found, nil
+	return pgdb.Rows[Incident](ctx, s.db, "list incidents", selectIncidents, accountID, f.RuleID, f.Scope, f.Open, f.From, f.To, before, id, limit)
 }
 
-// Told is how far an incident was reported to a channel.
-type Told struct {
+// Notification is how far a message about an incident has got to a channel.
+type Notification struct {
 	Channel ChannelType
 	Address string
 	Type    Type
@@ -48,26 +44,26 @@ type Told struct {
 	At      *time.Time
 }
 
-const selectTold = `
+const selectNotifications = `
 SELECT incident_id, channel_type, address, type, state, finished_at FROM deliveries
 WHERE account_id = $1 AND incident_id = ANY($2) ORDER BY delivery_id`
 
-// Told returns for incidents what was delivered where.
-func (s *Store) Told(ctx context.Context, accountID schema.ID, incidents []Incident) (map[schema.ID][]Told, error) {
+// Notifications returns which channels were notified of incidents.
+func (s *Store) Notifications(ctx context.Context, accountID schema.ID, incidents []Incident) (map[schema.ID][]Notification, error) {
 	ids := make([]schema.ID, len(incidents))
 	for i := range incidents {
 		ids[i] = incidents[i].ID
 	}
-	rows, _ := s.db.Query(ctx, selectTold, accountID, ids)
-	found := map[schema.ID][]Told{}
+	rows, _ := s.db.Query(ctx, selectNotifications, accountID, ids)
+	found := map[schema.ID][]Notification{}
 	var id schema.ID
-	var t Told
-	_, err := pgx.ForEachRow(rows, []any{&id, &t.Channel, &t.Address, &t.Type, &t.State, &t.At}, func() error {
-		found[id] = append(found[id], t)
+	var n Notification
+	_, err := pgx.ForEachRow(rows, []any{&id, &n.Channel, &n.Address, &n.Type, &n.State, &n.At}, func() error {
+		found[id] = append(found[id], n)
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("list what was told: %w", err)
+		return nil, fmt.Errorf("list notifications: %w", err)
 	}
 	return found, nil
 }

@@ -6,10 +6,10 @@ import (
 	"fmt"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/advisory"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/secret"
 )
 
@@ -19,22 +19,15 @@ var ErrNotFound = errors.New("there is no such rule or delivery")
 // ErrTooMany is returned for one rule more than MaxRules.
 var ErrTooMany = errors.New("the account has as many rules as it may have")
 
-// DB is what Store needs of pgx: a pool, a connection or a transaction.
-type DB interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Store reads and writes rules, incidents and deliveries. What is written belongs
 // into one transaction.
 type Store struct {
-	db   DB
+	db   pgdb.DB
 	keys *secret.Keys
 }
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db DB) *Store { return &Store{db: db} }
+func NewStore(db pgdb.DB) *Store { return &Store{db: db} }
 
 // Sealing returns a Store that encrypts the secrets of new channels with keys.
 func (s *Store) Sealing(keys *secret.Keys) *Store { return &Store{s.db, keys} }
@@ -53,14 +46,14 @@ func (s *Store) Create(ctx context.Context, r *Rule) error {
 	if err := advisory.LockAccount(ctx, s.db, advisory.AlertRules, r.AccountID); err != nil {
 		return err
 	}
-	var n int
-	if err := s.db.QueryRow(ctx, countRules, r.AccountID).Scan(&n); err != nil {
-		return fmt.Errorf("count alert rules: %w", err)
+	n, err := pgdb.Value[int](ctx, s.db, "count alert rules", countRules, r.AccountID)
+	if err != nil {
+		return err
 	}
 	if n >= MaxRules {
 		return ErrTooMany
 	}
-	_, err := s.db.Exec(ctx, insertRule, r.ID, r.AccountID, r.Name, r.Metric, r.Agent, r.Model, r.Provider, r.Window,
+	_, err = s.db.Exec(ctx, insertRule, r.ID, r.AccountID, r.Name, r.Metric, r.Agent, r.Model, r.Provider, r.Window,
 		r.Condition, r.Threshold, r.Sensitivity, r.Cooldown, r.Enabled, r.CreatedAt, r.CreatedBy)
 	if err != nil {
 		return fmt.Errorf("create alert rule: %w", err)
@@ -76,19 +69,8 @@ WHERE account_id = $1 AND alert_id = $2`
 
 // Update writes all of a rule but its channels. It returns ErrNotFound.
 func (s *Store) Update(ctx context.Context, r *Rule) error {
-	tag, err := s.db.Exec(ctx, updateRule, r.AccountID, r.ID, r.Name, r.Metric, r.Agent, r.Model, r.Provider, r.Window,
+	return pgdb.Change(ctx, s.db, "change alert rule", ErrNotFound, updateRule, r.AccountID, r.ID, r.Name, r.Metric, r.Agent, r.Model, r.Provider, r.Window,
 		r.Condition, r.Threshold, r.Sensitivity, r.Cooldown, r.Enabled, r.UpdatedAt)
-	return oneRow(tag, err, "change alert rule")
-}
-
-func oneRow(tag pgconn.CommandTag, err error, what string) error {
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrNotFound
-	}
-	return nil
 }
 
 const deleteRule = `DELETE FROM alert_rules WHERE account_id = $1 AND alert_id = $2`
@@ -96,8 +78,7 @@ const deleteRule = `DELETE FROM alert_rules WHERE account_id = $1 AND alert_id =
 // Delete removes a rule with its channels and secrets; its incidents and deliveries
 // stay. It returns ErrNotFound.
 func (s *Store) Delete(ctx context.Context, accountID, id schema.ID) error {
-	tag, err := s.db.Exec(ctx, deleteRule, accountID, id)
-	return oneRow(tag, err, "remove alert rule")
+	return pgdb.Change(ctx, s.db, "remove alert rule", ErrNotFound, deleteRule, accountID, id)
 }
 
 const ruleColumns = `
@@ -109,13 +90,9 @@ const selectRule = ruleColumns + ` WHERE account_id = $1 AND alert_id = $2`
 
 // Get returns a rule with its channels. It returns ErrNotFound.
 func (s *Store) Get(ctx context.Context, accountID, id schema.ID) (Rule, error) {
-	rows, _ := s.db.Query(ctx, selectRule, accountID, id)
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Rule])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Rule{}, ErrNotFound
-	}
+	r, err := pgdb.Row[Rule](ctx, s.db, "read alert rule", ErrNotFound, selectRule, accountID, id)
 	if err != nil {
-		return Rule{}, fmt.Errorf("read alert rule: %w", err)
+		return Rule{}, err
 	}
 	r.Channels, err = s.Channels(ctx, accountID, &id)
 	return r, err
@@ -135,10 +112,9 @@ const selectRules = ruleColumns + ` WHERE account_id = $1 ORDER BY alert_id DESC
 
 // Rules lists the rules of an account with their channels, newest first.
 func (s *Store) Rules(ctx context.Context, accountID schema.ID) ([]Rule, error) {
-	rows, _ := s.db.Query(ctx, selectRules, accountID)
-	rules, err := pgx.CollectRows(rows, pgx.RowToStructByName[Rule])
+	rules, err := pgdb.Rows[Rule](ctx, s.db, "list alert rules", selectRules, accountID)
 	if err != nil {
-		return nil, fmt.Errorf("list alert rules: %w", err)
+		return nil, err
 	}
 	return rules, s.addChannels(ctx, accountID, rules)
 }
@@ -148,12 +124,7 @@ const selectEnabledRules = ruleColumns + ` WHERE enabled ORDER BY account_id, al
 // Enabled lists the rules of all accounts that are to be checked, without their
 // channels and by account.
 func (s *Store) Enabled(ctx context.Context) ([]Rule, error) {
-	rows, _ := s.db.Query(ctx, selectEnabledRules)
-	rules, err := pgx.CollectRows(rows, pgx.RowToStructByName[Rule])
-	if err != nil {
-		return nil, fmt.Errorf("list alert rules: %w", err)
-	}
-	return rules, nil
+	return pgdb.Rows[Rule](ctx, s.db, "list alert rules", selectEnabledRules)
 }
 
 const selectStatuses = `

@@ -3,28 +3,18 @@ package job
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
-// DB is what Store needs of pgx: a pool, a connection or a transaction.
-type DB interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Store reads and writes jobs.
-type Store struct{ db DB }
+type Store struct{ db pgdb.DB }
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db DB) *Store { return &Store{db} }
+func NewStore(db pgdb.DB) *Store { return &Store{db} }
 
 // New is a job to be done.
 type New struct {
@@ -71,15 +61,7 @@ WHERE account_id = $1 AND NOT internal`
 
 // Get returns a job of an account, or ErrNotFound.
 func (s *Store) Get(ctx context.Context, accountID, id schema.ID) (Job, error) {
-	rows, _ := s.db.Query(ctx, selectJob+` AND job_id = $2`, accountID, id)
-	j, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Job])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Job{}, ErrNotFound
-	}
-	if err != nil {
-		return Job{}, fmt.Errorf("find job: %w", err)
-	}
-	return j, nil
+	return pgdb.Row[Job](ctx, s.db, "find job", ErrNotFound, selectJob+` AND job_id = $2`, accountID, id)
 }
 
 // Filter says which jobs of an account are wanted.
@@ -97,10 +79,5 @@ ORDER BY job_id DESC LIMIT $5`
 
 // Page returns jobs of an account, newest first.
 func (s *Store) Page(ctx context.Context, accountID schema.ID, f Filter) ([]Job, error) {
-	rows, _ := s.db.Query(ctx, selectPage, accountID, f.Kind, f.State, f.Before, f.Limit)
-	jobs, err := pgx.CollectRows(rows, pgx.RowToStructByName[Job])
-	if err != nil {
-		return nil, fmt.Errorf("list jobs: %w", err)
-	}
-	return jobs, nil
+	return pgdb.Rows[Job](ctx, s.db, "list jobs", selectPage, accountID, f.Kind, f.State, f.Before, f.Limit)
 }

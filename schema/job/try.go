@@ -6,9 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Try is one try at a job. Whatever it writes has its number in the condition, so a try that was given up writes nothing.
@@ -45,8 +44,7 @@ RETURNING jobs.job_id, account_id, kind, args, attempt, failures, failures + 1 >
 // Claim begins tries at jobs that are due, those that are due the longest first: up to free[i] of kinds[i]. The heartbeat of the
 // runner has to be younger than deadAfter. Other runners claim other jobs.
 func (s *Store) Claim(ctx context.Context, runner string, deadAfter time.Duration, kinds []string, free []int) ([]Try, error) {
-	rows, _ := s.db.Query(ctx, claim, runner, deadAfter, kinds, free)
-	return pgx.CollectRows(rows, pgx.RowToStructByName[Try])
+	return pgdb.Rows[Try](ctx, s.db, "claim jobs", claim, runner, deadAfter, kinds, free)
 }
 
 const fenceTry = `SELECT FROM jobs WHERE job_id = $1 AND attempt = $2 AND state = 'running' FOR UPDATE`
@@ -54,7 +52,7 @@ const fenceTry = `SELECT FROM jobs WHERE job_id = $1 AND attempt = $2 AND state 
 // Fence holds the job for the rest of the transaction, which so takes effect for this try or not at all. It returns ErrLost
 // when the try was given up.
 func (s *Store) Fence(ctx context.Context, t *Try) error {
-	return s.change(ctx, "hold job", fenceTry, t.JobID, t.Attempt)
+	return pgdb.Change(ctx, s.db, "hold job", ErrLost, fenceTry, t.JobID, t.Attempt)
 }
 
 const noteProgress = `
@@ -62,7 +60,7 @@ UPDATE jobs SET done = $3, total = $4, waiting_for = NULL WHERE job_id = $1 AND 
 
 // Progress notes how far a try is. It returns ErrLost.
 func (s *Store) Progress(ctx context.Context, t *Try, done, total int64) error {
-	return s.change(ctx, "note progress", noteProgress, t.JobID, t.Attempt, done, total)
+	return pgdb.Change(ctx, s.db, "note progress", ErrLost, noteProgress, t.JobID, t.Attempt, done, total)
 }
 
 const noteWait = `
@@ -70,7 +68,7 @@ UPDATE jobs SET waiting_for = $3 WHERE job_id = $1 AND attempt = $2 AND state = 
 
 // Waiting notes what a try waits for, for people, until its next progress or its end. It returns ErrLost.
 func (s *Store) Waiting(ctx context.Context, t *Try, what string) error {
-	return s.change(ctx, "note what is waited for", noteWait, t.JobID, t.Attempt, what)
+	return pgdb.Change(ctx, s.db, "note what is waited for", ErrLost, noteWait, t.JobID, t.Attempt, what)
 }
 
 const finishTry = `
@@ -86,7 +84,7 @@ func (s *Store) Finish(ctx context.Context, t *Try, result any) error {
 			return fmt.Errorf("encode the result of a job: %w", err)
 		}
 	}
-	return s.change(ctx, "finish job", finishTry, t.JobID, t.Attempt, text)
+	return pgdb.Change(ctx, s.db, "finish job", ErrLost, finishTry, t.JobID, t.Attempt, text)
 }
 
 const putBackTry = `
@@ -94,7 +92,7 @@ UPDATE jobs SET state = 'queued', runner_id = NULL, waiting_for = NULL WHERE job
 
 // PutBack ends a try that did not fail but cannot go on, as when its runner stops. It returns ErrLost.
 func (s *Store) PutBack(ctx context.Context, t *Try) error {
-	return s.change(ctx, "put job back", putBackTry, t.JobID, t.Attempt)
+	return pgdb.Change(ctx, s.db, "put job back", ErrLost, putBackTry, t.JobID, t.Attempt)
 }
 
 const retryTry = `
@@ -103,7 +101,7 @@ WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
 
 // Retry ends a try that failed and is to be followed by another after wait. reason is for people. It returns ErrLost.
 func (s *Store) Retry(ctx context.Context, t *Try, reason string, wait time.Duration) error {
-	return s.change(ctx, "have job tried again", retryTry, t.JobID, t.Attempt, reason, wait)
+	return pgdb.Change(ctx, s.db, "have job tried again", ErrLost, retryTry, t.JobID, t.Attempt, reason, wait)
 }
 
 const failTry = `
@@ -112,17 +110,5 @@ WHERE job_id = $1 AND attempt = $2 AND state = 'running'`
 
 // Fail ends a job for good. reason is for people. It returns ErrLost.
 func (s *Store) Fail(ctx context.Context, t *Try, reason string) error {
-	return s.change(ctx, "fail job", failTry, t.JobID, t.Attempt, reason)
-}
-
-// change runs a statement that must find the try.
-func (s *Store) change(ctx context.Context, what, statement string, args ...any) error {
-	tag, err := s.db.Exec(ctx, statement, args...)
-	if err != nil {
-		return fmt.Errorf("%s: %w", what, err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrLost
-	}
-	return nil
+	return pgdb.Change(ctx, s.db, "fail job", ErrLost, failTry, t.JobID, t.Attempt, reason)
 }

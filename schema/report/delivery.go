@@ -2,12 +2,10 @@ package report
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Delivery is a report on its way to one address.
@@ -25,10 +23,7 @@ const insertDeliveries = `
 INSERT INTO report_deliveries (report_id, account_id, address) SELECT $1, $2, unnest($3::text[])`
 
 func (s *Store) addDeliveries(ctx context.Context, accountID, id schema.ID, addresses []string) error {
-	if _, err := s.db.Exec(ctx, insertDeliveries, id, accountID, addresses); err != nil {
-		return fmt.Errorf("note whom a report is for: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "note whom a report is for", insertDeliveries, id, accountID, addresses)
 }
 
 const selectDeliveries = `
@@ -37,12 +32,7 @@ FROM report_deliveries WHERE account_id = $1 AND report_id = ANY ($2::uuid[]) OR
 
 // Deliveries returns whom reports of an account are sent to.
 func (s *Store) Deliveries(ctx context.Context, accountID schema.ID, reports ...schema.ID) ([]Delivery, error) {
-	rows, _ := s.db.Query(ctx, selectDeliveries, accountID, reports)
-	deliveries, err := pgx.CollectRows(rows, pgx.RowToStructByName[Delivery])
-	if err != nil {
-		return nil, fmt.Errorf("list deliveries: %w", err)
-	}
-	return deliveries, nil
+	return pgdb.Rows[Delivery](ctx, s.db, "list deliveries", selectDeliveries, accountID, reports)
 }
 
 const noteSent = `
@@ -64,8 +54,5 @@ func (s *Store) NotSent(ctx context.Context, accountID schema.ID, d *Delivery, r
 }
 
 func (s *Store) note(ctx context.Context, statement string, args ...any) error {
-	if _, err := s.db.Exec(ctx, statement, args...); err != nil {
-		return fmt.Errorf("note what became of a report: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "note what became of a report", statement, args...)
 }

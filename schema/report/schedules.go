@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/advisory"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const countSchedules = `SELECT count(*) FROM report_schedules WHERE account_id = $1`
@@ -29,26 +28,15 @@ func (s *Store) AddSchedule(ctx context.Context, x *Schedule) error {
 	if have >= MaxSchedules {
 		return ErrTooMany
 	}
-	_, err := s.db.Exec(ctx, insertSchedule, x.ID, x.AccountID, x.Title, x.Frequency, x.Timezone, x.Agents, x.GroupBy,
+	return pgdb.Exec(ctx, s.db, "add schedule", insertSchedule, x.ID, x.AccountID, x.Title, x.Frequency, x.Timezone, x.Agents, x.GroupBy,
 		x.Recipients, x.NextAt, x.CreatedBy, x.CreatedAt)
-	if err != nil {
-		return fmt.Errorf("add schedule: %w", err)
-	}
-	return nil
 }
 
 const deleteSchedule = `DELETE FROM report_schedules WHERE account_id = $1 AND schedule_id = $2`
 
 // DeleteSchedule ends a schedule; its reports stay. It returns ErrNotFound.
 func (s *Store) DeleteSchedule(ctx context.Context, accountID, id schema.ID) error {
-	tag, err := s.db.Exec(ctx, deleteSchedule, accountID, id)
-	if err != nil {
-		return fmt.Errorf("remove schedule: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrNotFound
-	}
-	return nil
+	return pgdb.Change(ctx, s.db, "remove schedule", ErrNotFound, deleteSchedule, accountID, id)
 }
 
 const scheduleColumns = `
@@ -57,23 +45,13 @@ FROM report_schedules`
 
 // Schedules returns all schedules of an account, newest first.
 func (s *Store) Schedules(ctx context.Context, accountID schema.ID) ([]Schedule, error) {
-	rows, _ := s.db.Query(ctx, scheduleColumns+` WHERE account_id = $1 ORDER BY schedule_id DESC`, accountID)
-	schedules, err := pgx.CollectRows(rows, pgx.RowToStructByName[Schedule])
-	if err != nil {
-		return nil, fmt.Errorf("list schedules: %w", err)
-	}
-	return schedules, nil
+	return pgdb.Rows[Schedule](ctx, s.db, "list schedules", scheduleColumns+` WHERE account_id = $1 ORDER BY schedule_id DESC`, accountID)
 }
 
 // Due returns up to limit schedules that are due, of any account, and holds them until the end of the transaction. Those that
 // somebody else holds are left out.
 func (s *Store) Due(ctx context.Context, now time.Time, limit int) ([]Schedule, error) {
-	rows, _ := s.db.Query(ctx, scheduleColumns+` WHERE next_at <= $1 ORDER BY next_at, schedule_id LIMIT $2 FOR UPDATE SKIP LOCKED`, now, limit)
-	schedules, err := pgx.CollectRows(rows, pgx.RowToStructByName[Schedule])
-	if err != nil {
-		return nil, fmt.Errorf("find schedules that are due: %w", err)
-	}
-	return schedules, nil
+	return pgdb.Rows[Schedule](ctx, s.db, "find schedules that are due", scheduleColumns+` WHERE next_at <= $1 ORDER BY next_at, schedule_id LIMIT $2 FOR UPDATE SKIP LOCKED`, now, limit)
 }
 
 const moveSchedule = `UPDATE report_schedules SET next_at = $2 WHERE schedule_id = $1`
@@ -93,8 +71,5 @@ func (s *Store) Make(ctx context.Context, x *Schedule, now time.Time) error {
 	if err != nil {
 		return err
 	}
-	if _, err := s.db.Exec(ctx, moveSchedule, x.ID, next); err != nil {
-		return fmt.Errorf("move schedule: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "move schedule", moveSchedule, x.ID, next)
 }

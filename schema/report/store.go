@@ -11,13 +11,14 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Store reads and writes reports and schedules.
-type Store struct{ db job.DB }
+type Store struct{ db pgdb.DB }
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db job.DB) *Store { return &Store{db} }
+func NewStore(db pgdb.DB) *Store { return &Store{db} }
 
 // New is a report to be made.
 type New struct {
@@ -101,26 +102,13 @@ func (s *Store) Get(ctx context.Context, accountID, id schema.ID) (Report, error
 }
 
 func (s *Store) one(ctx context.Context, statement string, args ...any) (Report, error) {
-	rows, _ := s.db.Query(ctx, statement, args...)
-	r, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[Report])
-	if errors.Is(err, pgx.ErrNoRows) {
-		return Report{}, ErrNotFound
-	}
-	if err != nil {
-		return Report{}, fmt.Errorf("find report: %w", err)
-	}
-	return r, nil
+	return pgdb.Row[Report](ctx, s.db, "find report", ErrNotFound, statement, args...)
 }
 
 // Page returns up to limit reports of an account, newest first, beginning behind before.
 func (s *Store) Page(ctx context.Context, accountID schema.ID, before *schema.ID, limit int) ([]Report, error) {
-	rows, _ := s.db.Query(ctx, selectReport+` AND ($2::uuid IS NULL OR r.report_id < $2) ORDER BY r.report_id DESC LIMIT $3`,
+	return pgdb.Rows[Report](ctx, s.db, "list reports", selectReport+` AND ($2::uuid IS NULL OR r.report_id < $2) ORDER BY r.report_id DESC LIMIT $3`,
 		accountID, before, limit)
-	reports, err := pgx.CollectRows(rows, pgx.RowToStructByName[Report])
-	if err != nil {
-		return nil, fmt.Errorf("list reports: %w", err)
-	}
-	return reports, nil
 }
 
 const selectFile = `SELECT content FROM report_files WHERE account_id = $1 AND report_id = $2 AND format = $3`
@@ -150,8 +138,5 @@ func (s *Store) Keep(ctx context.Context, r *Report, files map[Format][]byte) er
 			return fmt.Errorf("keep report as %s: %w", format, err)
 		}
 	}
-	if _, err := s.db.Exec(ctx, setReady, r.ID, r.Complete, r.CompleteUntil); err != nil {
-		return fmt.Errorf("mark report as ready: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "mark report as ready", setReady, r.ID, r.Complete, r.CompleteUntil)
 }

@@ -13,15 +13,16 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/tariff"
 )
 
 // Store asks for repricing and says where it stands.
-type Store struct{ db job.DB }
+type Store struct{ db pgdb.DB }
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db job.DB) *Store { return &Store{db} }
+func NewStore(db pgdb.DB) *Store { return &Store{db} }
 
 // New is what is asked for.
 type New struct {

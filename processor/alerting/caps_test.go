@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"cmp"
@@ -66,8 +66,8 @@ func (c *capped) store(at time.Time, usd int64) {
 		ID: schema.NewID(at), AccountID: c.account, Agent: "bot", SessionID: "ses_s", Time: at, ReceivedAt: at,
 		LatencyMS: schema.NoLatency, Cost: schema.NanoUSD(usd * 1e9), Source: schema.CostCalculated, Status: schema.StatusOK,
 	}}
-	span := []timescale.Span{{Partition: 0, First: c.offset, Next: c.offset + 1}}
-	if _, err := c.sink.Save(c.t.Context(), span, []timescale.Item{item}); err != nil {
+	formatWindow := []timescale.Span{{Partition: 0, First: c.offset, Next: c.offset + 1}}
+	if _, err := c.sink.Save(c.t.Context(), formatWindow, []timescale.Item{item}); err != nil {
 		c.t.Fatal(err)
 	}
 	c.offset++
@@ -118,7 +118,7 @@ func TestReachedCapIsFiringUntilItIsNotReached(t *testing.T) {
 		c.check()
 		c.check()
 		c.now = noon.Add(time.Hour)
-		c.watcher = c.restarted()
+		c.evaluator = c.restarted()
 		c.check()
 		c.wantIncidents("Cap reached: bot, began 10 12:00:00, firing")
 
@@ -221,7 +221,7 @@ func TestCapCrossedBeforeItsPeriodEndedIsNotified(t *testing.T) {
 				all := "budget.exceeded | Cap reached: bot | bot has spent $11.00 of its cap of $10.00 for the day that ended at 2026-03-11 00:00 UTC; 100 % was reached at 2026-03-10 23:59 UTC"
 				c.wantTold(all, half)
 				for _, after := range []time.Duration{time.Second, 5 * time.Minute, 20 * time.Minute, 3 * time.Hour} {
-					c.watcher = c.restarted()
+					c.evaluator = c.restarted()
 					c.checkAt(back.Add(after), back.Add(after))
 				}
 				c.wantTold(all, half)
@@ -245,8 +245,8 @@ func TestEveryPeriodOfAnOutageIsChecked(t *testing.T) {
 		"Cap reached: bot, began 10 12:00:30, ended 11 00:00:00", "Cap reached: bot, began 12 12:00:00, ended 13 00:00:00",
 		"Cap reached: bot, began 13 12:00:00, firing",
 	)
-	if n := len(c.told()); n != 3 {
-		t.Errorf("%d messages, want 3: %v", n, c.told())
+	if n := len(c.sent()); n != 3 {
+		t.Errorf("%d messages, want 3: %v", n, c.sent())
 	}
 }
 
@@ -274,8 +274,8 @@ func TestReachedCapThatIsRaisedALittle(t *testing.T) {
 		c.checkAt(midnight.Add(after), midnight.Add(after))
 	}
 	c.wantIncidents("Cap reached: bot, began 10 12:00:00, ended 11 00:00:00")
-	if n := len(c.told()); n != 1 {
-		t.Errorf("%d messages, want 1: %v", n, c.told())
+	if n := len(c.sent()); n != 1 {
+		t.Errorf("%d messages, want 1: %v", n, c.sent())
 	}
 }
 
@@ -289,12 +289,12 @@ func TestMessageStatesWhenItWas(t *testing.T) {
 	c.put(func(b *budget.Budget) { b.Limit = 4e9 })
 	c.checkAt(noon.Add(2*time.Hour), noon.Add(time.Hour))
 	c.wantIncidents("Cap reached: bot, began 10 13:00:30, firing")
-	if got := c.told(); len(got) != 1 || !strings.HasSuffix(got[0], "for the day; 100 % was reached at 2026-03-10 13:00 UTC") {
-		t.Errorf("told %v", got)
+	if got := c.sent(); len(got) != 1 || !strings.HasSuffix(got[0], "for the day; 100 % was reached at 2026-03-10 13:00 UTC") {
+		t.Errorf("sent %v", got)
 	}
 }
 
-// The thresholds of a cap are told once in a period without a rule, the cap itself
+// The thresholds of a cap are sent once in a period without a rule, the cap itself
 // without being asked for, and anew in the next period and after a reset.
 func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
 	t.Parallel()
@@ -327,7 +327,7 @@ func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
 		w.wantTold(half)
 		w.now = w.now.Add(time.Second)
 		spend(6)
-		w.watcher = w.restarted()
+		w.evaluator = w.restarted()
 		w.check()
 		w.check()
 		most := "budget.threshold | 80 % of the cap: bot | bot has spent $11.00 of its cap of $10.00 for the month"
@@ -346,7 +346,7 @@ func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
 		w.wantTold(half, all, most, half)
 		spend(8)
 		w.check()
-		if got := w.told(); len(got) != 6 || !strings.HasPrefix(got[5], "budget.threshold | 80 %") {
+		if got := w.sent(); len(got) != 6 || !strings.HasPrefix(got[5], "budget.threshold | 80 %") {
 			t.Errorf("in the next month: %v", got)
 		}
 		if n := len(w.incidents()); n != 6 {

@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"math"
@@ -8,7 +8,7 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
-// What is known of the past, and how much of it there has to be.
+// How much of the past is looked at, and how much of it there has to be.
 const (
 	// historyWeeks is how many weeks back the same hours are looked at.
 	historyWeeks = 8
@@ -16,10 +16,10 @@ const (
 	minWeeks = 3
 	// minEvents is how many events a window must have for a value to be too high.
 	minEvents = 10
-	// minUsualEvents is how many it must usually have for a value to be too low.
-	minUsualEvents = 20
-	// minSpread is the least spread of an hour or less, as a part of the median, and
-	// minDaySpread that of a day: nothing is so regular that less is news.
+	// minBaselineEvents is the median number of events that a window must have for a value to be too low.
+	minBaselineEvents = 20
+	// minSpread is the least spread of an hour or less, as a part of the median, and minDaySpread that of a day: nothing is so
+	// regular that a smaller deviation is worth an alert.
 	minSpread    = 0.2
 	minDaySpread = 0.12
 )
@@ -53,18 +53,18 @@ func (h hours) between(from, to int64) tally {
 	return sum
 }
 
-// usual is what is to be expected of a window.
-type usual struct {
+// baseline is what is to be expected of a window, from the same hours of the weeks before. All values are in the unit of the metric.
+type baseline struct {
 	median, spread float64
-	// events is the usual number of them.
+	// events is the median number of events.
 	events float64
 	// least is the lowest value ever seen.
 	least float64
 }
 
-// usualOf looks at the same window in each of the last weeks, and an hour before and
-// after it. It reports false when there is too little to look at.
-func usualOf(h hours, m alert.Metric, from, to time.Time) (usual, bool) {
+// baselineOf takes the same window in each of the last weeks, and an hour before and after it. It reports false when there is too
+// little to compare with.
+func baselineOf(h hours, m alert.Metric, from, to time.Time) (baseline, bool) {
 	samples := h.samples(from, to)
 	values, events := make([]float64, 0, len(samples)), make([]float64, 0, len(samples))
 	for _, s := range samples {
@@ -74,9 +74,9 @@ func usualOf(h hours, m alert.Metric, from, to time.Time) (usual, bool) {
 		}
 	}
 	if len(values) < 3*minWeeks {
-		return usual{}, false
+		return baseline{}, false
 	}
-	u := usual{median: median(values), events: median(events), least: slices.Min(values)}
+	u := baseline{median: median(values), events: median(events), least: slices.Min(values)}
 	u.spread = max(spreadOf(values, u.median, to.Sub(from)), leastSpread(m, u, to.Sub(from)))
 	return u, true
 }
@@ -116,7 +116,7 @@ func spreadOf(values []float64, middle float64, window time.Duration) float64 {
 
 // leastSpread is what chance alone would spread the value of a metric: twice what it
 // does to a sum of so many events.
-func leastSpread(m alert.Metric, u usual, window time.Duration) float64 {
+func leastSpread(m alert.Metric, u baseline, window time.Duration) float64 {
 	least := minSpread
 	if window > 2*time.Hour {
 		least = minDaySpread
@@ -160,9 +160,8 @@ func valueOf(m alert.Metric, t tally) (float64, bool) {
 
 func isRate(m alert.Metric) bool { return m == alert.ErrorRate || m == alert.LatencyP95 }
 
-// falls reports whether less than usual of a metric is worth an alert: fewer errors
-// are not.
-func falls(m alert.Metric) bool {
+// alertsOnDrop reports whether a metric below its baseline is worth an alert: fewer errors are not.
+func alertsOnDrop(m alert.Metric) bool {
 	switch m {
 	case alert.Cost, alert.Events, alert.InputTokens, alert.OutputTokens:
 		return true

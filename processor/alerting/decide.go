@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"time"
@@ -7,40 +7,39 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
-// standing is what the database holds of a rule's incidents.
-type standing struct {
-	// open are the incidents that last, by scope.
+// ruleIncidents are the incidents of a rule in the database, by scope.
+type ruleIncidents struct {
+	// open are the incidents that have not ended.
 	open map[string]openIncident
 	// ended is when the last one of a scope ended.
 	ended map[string]time.Time
 }
 
 type openIncident struct {
-	id        schema.ID
-	startedAt time.Time
-	peak      float64
+	id   schema.ID
+	peak float64
 }
 
 // decision is what is to be changed for a rule.
 type decision struct {
-	fire []verdict
+	fire []evaluation
 	// resolve and peak are by the incident they change.
 	resolve []change
 	peak    []change
 }
 
 type change struct {
-	incident openIncident
-	verdict  verdict
+	incident   openIncident
+	evaluation evaluation
 }
 
-// decide compares verdicts with what was decided before. Unless the sums are complete
-// nothing ends and nothing is too low: what is missing may be on its way.
-func decide(r *alert.Rule, verdicts []verdict, was standing, at time.Time, complete bool) decision {
+// decide compares evaluations with the incidents that there are. Unless the sums are complete nothing ends and nothing is too low:
+// the missing events may be on their way.
+func decide(r *alert.Rule, evaluations []evaluation, was ruleIncidents, at time.Time, complete bool) decision {
 	var d decision
-	judged := map[string]bool{}
-	for _, v := range verdicts {
-		judged[v.scope] = true
+	evaluated := map[string]bool{}
+	for _, v := range evaluations {
+		evaluated[v.scope] = true
 		incident, open := was.open[v.scope]
 		switch {
 		case v.holds && !open:
@@ -58,34 +57,34 @@ func decide(r *alert.Rule, verdicts []verdict, was standing, at time.Time, compl
 	// The rule was changed and does not look at this scope any more, or nothing is
 	// left of it.
 	for scope, incident := range was.open {
-		if !judged[scope] && complete {
-			d.resolve = append(d.resolve, change{incident, verdict{
-				reading: reading{scope: scope}, summary: "nothing to look at in " + span(r.Window),
+		if !evaluated[scope] && complete {
+			d.resolve = append(d.resolve, change{incident, evaluation{
+				measurement: measurement{scope: scope}, summary: "nothing to look at in " + formatWindow(r.Window),
 			}})
 		}
 	}
 	return d
 }
 
-// statusOf is how a rule stands after a decision.
-func statusOf(verdicts []verdict, was standing, d decision, at time.Time) alert.Status {
+// statusOf is the status of a rule after a decision.
+func statusOf(evaluations []evaluation, was ruleIncidents, d decision, at time.Time) alert.Status {
 	s := alert.Status{State: alert.NoData, CheckedAt: &at}
 	if len(d.fire) > 0 {
 		s.FiredAt = &at
 	}
-	if w := worst(verdicts); w != nil {
+	if w := worst(evaluations); w != nil {
 		s.Value = &w.value
 	}
 	learning := 0
-	for i := range verdicts {
-		if verdicts[i].events > 0 {
+	for i := range evaluations {
+		if evaluations[i].events > 0 {
 			s.State, s.DataAt = alert.OK, &at
 		}
-		if verdicts[i].learning {
+		if evaluations[i].learning {
 			learning++
 		}
 	}
-	if s.State == alert.OK && learning == len(verdicts) {
+	if s.State == alert.OK && learning == len(evaluations) {
 		s.State = alert.Learning
 	}
 	if len(was.open)+len(d.fire)-len(d.resolve) > 0 {

@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"fmt"
@@ -143,7 +143,7 @@ func poisson(r *rand.Rand, mean float64) float64 {
 // run checks a rule for one agent through all the days and returns when it fired and
 // until when.
 func (f *fleet) run(r *alert.Rule, a int, step time.Duration) (spans [][2]time.Time) {
-	past, was := hours{}, standing{open: map[string]openIncident{}, ended: map[string]time.Time{}}
+	past, was := hours{}, ruleIncidents{open: map[string]openIncident{}, ended: map[string]time.Time{}}
 	var began time.Time
 	for at := fleetStart.Add(step); at.Before(fleetStart.AddDate(0, 0, fleetDays)); at = at.Add(step) {
 		from := r.Window.Start(at)
@@ -155,11 +155,11 @@ func (f *fleet) run(r *alert.Rule, a int, step time.Duration) (spans [][2]time.T
 			continue
 		}
 		t := f.tally(r.Metric, a, from, at)
-		read := reading{scope: "a", value: t.num, known: true, events: t.events}
+		read := measurement{scope: "a", value: t.num, known: true, events: t.events}
 		_, firing := was.open["a"]
-		d := decide(r, []verdict{judgeAnomaly(r, read, past, from, at, firing)}, was, at, true)
+		d := decide(r, []evaluation{evaluateAnomaly(r, read, past, from, at, firing)}, was, at, true)
 		if len(d.fire) > 0 {
-			was.open["a"], began = openIncident{startedAt: at, peak: t.num}, at
+			was.open["a"], began = openIncident{peak: t.num}, at
 		}
 		if len(d.resolve) > 0 {
 			delete(was.open, "a")

@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"context"
@@ -15,40 +15,40 @@ import (
 )
 
 // checkAccount checks the enabled rules of one account.
-func (w *Watcher) checkAccount(ctx context.Context, rules []alert.Rule, at time.Time, complete bool) error {
-	standings, err := w.standings(ctx, rules, at)
+func (w *Evaluator) checkAccount(ctx context.Context, rules []alert.Rule, at time.Time, complete bool) error {
+	incidentsOf, err := w.incidentsOf(ctx, rules, at)
 	if err != nil {
 		return err
 	}
 	seen := map[alert.Window][]sum{}
 	var failed error
-	findings := make([]finding, 0, len(rules))
+	results := make([]result, 0, len(rules))
 	for i := range rules {
 		r := &rules[i]
-		was := standings[r.ID]
-		verdicts, err := w.judge(ctx, r, was, seen, at)
+		was := incidentsOf[r.ID]
+		evaluations, err := w.evaluate(ctx, r, was, seen, at)
 		if err != nil {
 			failed = errors.Join(failed, fmt.Errorf("check rule %s: %w", r.ID.Text(alert.RulePrefix), err))
 			continue
 		}
-		d := decide(r, verdicts, was, at, complete)
-		findings = append(findings, finding{r, d, statusOf(verdicts, was, d, at)})
+		d := decide(r, evaluations, was, at, complete)
+		results = append(results, result{r, d, statusOf(evaluations, was, d, at)})
 	}
-	return errors.Join(failed, w.apply(ctx, rules[0].AccountID, findings, at))
+	return errors.Join(failed, w.apply(ctx, rules[0].AccountID, results, at))
 }
 
-// finding is what a check of a rule has found.
-type finding struct {
+// result is what a check of a rule has found: what is to be changed, and the status to show.
+type result struct {
 	rule *alert.Rule
 	decision
 	status alert.Status
 }
 
-// judge says of each scope of a rule whether its condition holds. seen keeps the sums
-// of a window for the account's other rules.
-func (w *Watcher) judge(ctx context.Context, r *alert.Rule, was standing, seen map[alert.Window][]sum, at time.Time) ([]verdict, error) {
+// evaluate returns for each scope of a rule whether its condition holds. seen keeps the sums of a window for the account's other
+// rules.
+func (w *Evaluator) evaluate(ctx context.Context, r *alert.Rule, was ruleIncidents, seen map[alert.Window][]sum, at time.Time) ([]evaluation, error) {
 	if r.Metric == alert.BudgetUsed {
-		return w.judgeCaps(ctx, r)
+		return w.evaluateCaps(ctx, r)
 	}
 	from := r.Window.Start(at)
 	sums, err := w.window(ctx, r, seen, from, at)
@@ -61,20 +61,20 @@ func (w *Watcher) judge(ctx context.Context, r *alert.Rule, was standing, seen m
 			return nil, err
 		}
 	}
-	list := readings(r, sums, past)
-	verdicts := make([]verdict, len(list))
+	list := measure(r, sums, past)
+	evaluations := make([]evaluation, len(list))
 	for i, read := range list {
 		if r.Condition == alert.Above {
-			verdicts[i] = judgeAbove(r, read)
+			evaluations[i] = evaluateAbove(r, read)
 			continue
 		}
 		_, firing := was.open[read.scope]
-		verdicts[i] = judgeAnomaly(r, read, past[read.scope], from, at, firing)
+		evaluations[i] = evaluateAnomaly(r, read, past[read.scope], from, at, firing)
 	}
-	return verdicts, nil
+	return evaluations, nil
 }
 
-func (w *Watcher) window(ctx context.Context, r *alert.Rule, seen map[alert.Window][]sum, from, to time.Time) ([]sum, error) {
+func (w *Evaluator) window(ctx context.Context, r *alert.Rule, seen map[alert.Window][]sum, from, to time.Time) ([]sum, error) {
 	if r.Metric == alert.LatencyP95 {
 		return w.latencies(ctx, r, from, to)
 	}
@@ -86,7 +86,7 @@ func (w *Watcher) window(ctx context.Context, r *alert.Rule, seen map[alert.Wind
 	return sums, err
 }
 
-// knownPast is what a rule is compared with, until its window moves into another hour.
+// knownPast is a cache of what a rule is compared with, until its window moves into another hour or the rule is changed.
 type knownPast struct {
 	from, to, changed time.Time
 	past              map[string]hours
@@ -94,7 +94,7 @@ type knownPast struct {
 }
 
 // pastOf reads the past of a rule once an hour.
-func (w *Watcher) pastOf(ctx context.Context, r *alert.Rule, from, to time.Time) (map[string]hours, error) {
+func (w *Evaluator) pastOf(ctx context.Context, r *alert.Rule, from, to time.Time) (map[string]hours, error) {
 	k := w.known[r.ID]
 	if !k.from.Equal(from.Truncate(time.Hour)) || !k.to.Equal(to.Truncate(time.Hour)) || !k.changed.Equal(r.UpdatedAt) {
 		past, err := w.past(ctx, r, from, to)
@@ -109,7 +109,7 @@ func (w *Watcher) pastOf(ctx context.Context, r *alert.Rule, from, to time.Time)
 }
 
 // forget drops what was kept for rules that are no longer checked.
-func (w *Watcher) forget(at time.Time) {
+func (w *Evaluator) forget(at time.Time) {
 	for id, k := range w.known {
 		if k.used.Before(at.Add(-time.Hour)) {
 			delete(w.known, id)
@@ -117,19 +117,18 @@ func (w *Watcher) forget(at time.Time) {
 	}
 }
 
-// judgeCaps judges the caps of a rule on budget_used: that of its agent, or each one
-// of the account.
-func (w *Watcher) judgeCaps(ctx context.Context, r *alert.Rule) ([]verdict, error) {
+// evaluateCaps evaluates the caps of a rule on budget_used: that of its agent, or each one of the account.
+func (w *Evaluator) evaluateCaps(ctx context.Context, r *alert.Rule) ([]evaluation, error) {
 	caps, err := w.caps(ctx, r.AccountID, r.Agent)
 	if err != nil {
 		return nil, err
 	}
-	verdicts := make([]verdict, len(caps))
+	evaluations := make([]evaluation, len(caps))
 	for i := range caps {
 		c := &caps[i]
-		verdicts[i] = judgeAbove(r, reading{scope: c.Agent, value: c.used(), known: true, events: 1})
+		evaluations[i] = evaluateAbove(r, measurement{scope: c.Agent, value: c.used(), known: true, events: 1})
 	}
-	return verdicts, nil
+	return evaluations, nil
 }
 
 // spentCap is a cap and what is spent of it in a period.
@@ -147,7 +146,7 @@ func (c *spentCap) used() float64 {
 }
 
 // caps reads the caps of an account, or of one agent of it.
-func (w *Watcher) caps(ctx context.Context, accountID schema.ID, agent *string) ([]spentCap, error) {
+func (w *Evaluator) caps(ctx context.Context, accountID schema.ID, agent *string) ([]spentCap, error) {
 	store := budget.NewStore(w.pool)
 	var budgets []budget.Budget
 	var err error
@@ -170,7 +169,7 @@ func (w *Watcher) caps(ctx context.Context, accountID schema.ID, agent *string) 
 const maxCaps = 10_000
 
 // spentCaps reads what is spent of caps of an account in these periods.
-func (w *Watcher) spentCaps(ctx context.Context, store *budget.Store, accountID schema.ID, periods []capPeriod) ([]spentCap, error) {
+func (w *Evaluator) spentCaps(ctx context.Context, store *budget.Store, accountID schema.ID, periods []capPeriod) ([]spentCap, error) {
 	if len(periods) == 0 {
 		return nil, nil
 	}
@@ -199,23 +198,23 @@ func upTo(s schema.Sum) schema.NanoUSD {
 }
 
 const selectOpen = `
-SELECT alert_id, incident_id, scope, started_at, peak FROM incidents WHERE alert_id = ANY($1) AND ended_at IS NULL`
+SELECT alert_id, incident_id, scope, peak FROM incidents WHERE alert_id = ANY($1) AND ended_at IS NULL`
 
 const selectEnded = `
 SELECT alert_id, scope, max(ended_at) FROM incidents WHERE alert_id = ANY($1) AND ended_at > $2 GROUP BY alert_id, scope`
 
-// standings reads what became of rules until now.
-func (w *Watcher) standings(ctx context.Context, rules []alert.Rule, at time.Time) (map[schema.ID]standing, error) {
-	ids, found := make([]schema.ID, len(rules)), map[schema.ID]standing{}
+// incidentsOf reads the open incidents of rules, and when the last ones ended, as far back as a cooldown may reach.
+func (w *Evaluator) incidentsOf(ctx context.Context, rules []alert.Rule, at time.Time) (map[schema.ID]ruleIncidents, error) {
+	ids, found := make([]schema.ID, len(rules)), map[schema.ID]ruleIncidents{}
 	for i := range rules {
 		ids[i] = rules[i].ID
-		found[ids[i]] = standing{open: map[string]openIncident{}, ended: map[string]time.Time{}}
+		found[ids[i]] = ruleIncidents{open: map[string]openIncident{}, ended: map[string]time.Time{}}
 	}
 	var id schema.ID
 	var scope string
 	var incident openIncident
 	rows, _ := w.pool.Query(ctx, selectOpen, ids)
-	_, err := pgx.ForEachRow(rows, []any{&id, &incident.id, &scope, &incident.startedAt, &incident.peak}, func() error {
+	_, err := pgx.ForEachRow(rows, []any{&id, &incident.id, &scope, &incident.peak}, func() error {
 		found[id].open[scope] = incident
 		return nil
 	})

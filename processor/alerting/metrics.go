@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
@@ -36,7 +36,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "outlay_processor_alerts_behind_seconds", Help: "How far behind the clock the events are that rules were checked against.",
 		}),
 		transitions: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_alert_transitions_total", Help: "Incidents that began or ended and thresholds of caps that were passed, by what is told.",
+			Name: "outlay_processor_alert_transitions_total", Help: "Incidents that began or ended and thresholds of caps that were passed, by the type of the message.",
 		}, []string{"type"}),
 	}
 	for _, t := range []alert.Type{alert.AlertFiring, alert.AlertResolved, alert.BudgetThreshold, alert.BudgetExceeded} {

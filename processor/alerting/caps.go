@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"context"
@@ -10,6 +10,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const (
@@ -22,7 +23,7 @@ const (
 
 // checkCaps looks for caps whose spend has passed a threshold, in every period that events may have been stored into since the last
 // check, and for reached caps that are not any more. They need no rule: the account's own channels are notified.
-func (w *Watcher) checkCaps(ctx context.Context) error {
+func (w *Evaluator) checkCaps(ctx context.Context) error {
 	now := w.now().UTC().Truncate(time.Microsecond)
 	since, until, err := w.capsChecked(ctx, now)
 	if err != nil {
@@ -50,10 +51,10 @@ func (w *Watcher) checkCaps(ctx context.Context) error {
 	for accountID, list := range of {
 		c := &capsCheck{w, store, accountID, since, now}
 		err := c.run(ctx, list, reached[accountID])
-		if errors.Is(err, errNotLeading) || ctx.Err() != nil {
+		if errors.Is(err, errNotLeader) || ctx.Err() != nil {
 			return err
 		}
-		failed = errors.Join(failed, err, w.prolong(ctx))
+		failed = errors.Join(failed, err, w.leader.renew(ctx))
 	}
 	if failed != nil || until == nil {
 		return failed
@@ -69,7 +70,7 @@ FROM alert_leader`
 
 // capsChecked returns the time since which events may have been stored that no check has seen, by when they arrived, and the time up
 // to which everything that arrived is stored now; nil when that is not known.
-func (w *Watcher) capsChecked(ctx context.Context, now time.Time) (since time.Time, until *time.Time, err error) {
+func (w *Evaluator) capsChecked(ctx context.Context, now time.Time) (since time.Time, until *time.Time, err error) {
 	var checked *time.Time
 	if err := w.pool.QueryRow(ctx, selectCapsChecked, w.topic).Scan(&checked, &until); err != nil {
 		return since, nil, fmt.Errorf("read how far caps are checked: %w", err)
@@ -86,18 +87,15 @@ func (w *Watcher) capsChecked(ctx context.Context, now time.Time) (since time.Ti
 
 const setCapsChecked = `UPDATE alert_leader SET caps_checked_until = greatest(caps_checked_until, $1)`
 
-func (w *Watcher) noteCapsChecked(ctx context.Context, until time.Time) error {
-	return w.lead.within(ctx, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, setCapsChecked, until); err != nil {
-			return fmt.Errorf("note how far caps are checked: %w", err)
-		}
-		return nil
+func (w *Evaluator) noteCapsChecked(ctx context.Context, until time.Time) error {
+	return w.leader.transaction(ctx, func(tx pgx.Tx) error {
+		return pgdb.Exec(ctx, tx, "note how far caps are checked", setCapsChecked, until)
 	})
 }
 
 // capsCheck is a check of the caps of one account.
 type capsCheck struct {
-	*Watcher
+	*Evaluator
 	store     *budget.Store
 	accountID schema.ID
 	// since is the time of arrival of the oldest events that no check has seen.
@@ -110,23 +108,23 @@ func (c *capsCheck) run(ctx context.Context, budgets []budget.Budget, reached []
 		return err
 	}
 	present := map[string]*spentCap{}
-	var passed []passing
+	var crossed []crossing
 	for i := range caps {
 		if caps[i].window.Contains(c.now) {
 			present[caps[i].Agent] = &caps[i]
 		}
-		passed = append(passed, caps[i].passed()...)
+		crossed = append(crossed, caps[i].crossed()...)
 	}
 	lasting, err := c.endReached(ctx, reached, present)
-	if err != nil || len(passed) == 0 {
+	if err != nil || len(crossed) == 0 {
 		return err
 	}
-	known, err := c.knownPassings(ctx, c.accountID, passed)
+	known, err := c.knownCrossings(ctx, c.accountID, crossed)
 	if err != nil {
 		return err
 	}
-	for i := range passed {
-		p := &passed[i]
+	for i := range crossed {
+		p := &crossed[i]
 		is := known[p.key()]
 		switch {
 		case p.share >= 1 && p.window.Contains(c.now):

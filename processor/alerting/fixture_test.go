@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"fmt"
@@ -19,13 +19,13 @@ import (
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
-// world is a database with an account, and a watcher whose time passes by hand.
+// world is a database with an account, and a evaluator whose time passes by hand.
 type world struct {
-	t       testing.TB
-	db      *schematest.DB
-	now     time.Time
-	watcher *Watcher
-	account schema.ID
+	t         testing.TB
+	db        *schematest.DB
+	now       time.Time
+	evaluator *Evaluator
+	account   schema.ID
 }
 
 func newWorld(t testing.TB, db *schematest.DB) *world {
@@ -37,11 +37,11 @@ func newWorld(t testing.TB, db *schematest.DB) *world {
 		t.Fatal(err)
 	}
 	w.account = a.ID
-	w.watcher = w.newWatcher()
+	w.evaluator = w.newEvaluator()
 	return w
 }
 
-func (w *world) newWatcher() *Watcher {
+func (w *world) newEvaluator() *Evaluator {
 	return New(DefaultConfig(), Deps{
 		Pool: schematest.As(w.t, w.db.Pool, "outlay_processor"), Topic: "topic", Metrics: prometheus.NewRegistry(),
 		Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: func() time.Time { return w.now },
@@ -55,7 +55,7 @@ func (w *world) exec(sql string, args ...any) {
 	}
 }
 
-// rule makes a rule that tells one address by e-mail.
+// rule makes a rule that notifies one address by e-mail.
 func (w *world) rule(change func(*alert.Rule)) *alert.Rule {
 	w.t.Helper()
 	threshold := 5e9
@@ -103,17 +103,17 @@ func histogramOf(latency, n int) string {
 
 func (w *world) check() {
 	w.t.Helper()
-	if err := w.watcher.lead.take(w.t.Context()); err != nil {
+	if err := w.evaluator.leader.renew(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	if err := w.watcher.Check(w.t.Context()); err != nil {
+	if err := w.evaluator.Check(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
 }
 
-// told lists all messages in the order in which they came up, and by their text where
-// they came up together. Each is as the OpenAPI document says.
-func (w *world) told() []string {
+// sent lists all messages in the order in which they came up, and by their text where
+// they came up together. Each is as the OpenAPI document describes it.
+func (w *world) sent() []string {
 	w.t.Helper()
 	payloads, _ := w.db.Pool.Query(w.t.Context(), `SELECT payload::text FROM deliveries`)
 	var payload string
@@ -133,8 +133,8 @@ func (w *world) told() []string {
 
 func (w *world) wantTold(want ...string) {
 	w.t.Helper()
-	if diff := cmp.Diff(want, w.told(), cmpopts.EquateEmpty()); diff != "" {
-		w.t.Errorf("told (-want +got):\n%s", diff)
+	if diff := cmp.Diff(want, w.sent(), cmpopts.EquateEmpty()); diff != "" {
+		w.t.Errorf("sent (-want +got):\n%s", diff)
 	}
 }
 
@@ -171,13 +171,13 @@ func (w *world) incidents() []alert.Incident {
 	return list
 }
 
-// restarted is another watcher, after the first has handed the lead on.
-func (w *world) restarted() *Watcher {
+// restarted is another evaluator, after the first has resigned.
+func (w *world) restarted() *Evaluator {
 	w.t.Helper()
-	if err := w.watcher.lead.drop(w.t.Context()); err != nil {
+	if err := w.evaluator.leader.resign(w.t.Context()); err != nil {
 		w.t.Fatal(err)
 	}
-	return w.newWatcher()
+	return w.newEvaluator()
 }
 
 // fold makes old sums coarser, as a processor does every minute.

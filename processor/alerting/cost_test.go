@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"context"
@@ -74,10 +74,10 @@ func TestChecksDoNotReadEvents(t *testing.T) {
 				t.Fatal(err)
 			}
 			ctx, cancel := context.WithTimeout(t.Context(), 2*time.Minute)
-			if err := w.watcher.lead.take(ctx); err != nil {
+			if err := w.evaluator.leader.renew(ctx); err != nil {
 				t.Fatal(err)
 			}
-			if err := w.watcher.Check(ctx); err != nil {
+			if err := w.evaluator.Check(ctx); err != nil {
 				t.Errorf("a check while nobody can read events: %v", err)
 			}
 			cancel()
@@ -89,7 +89,7 @@ func TestChecksDoNotReadEvents(t *testing.T) {
 			if err != nil || seen != events || rows != costAgents*costModels {
 				t.Errorf("%d events in %d rows, want %d in %d: %v", seen, rows, events, costAgents*costModels, err)
 			}
-			if err := w.watcher.lead.drop(t.Context()); err != nil {
+			if err := w.evaluator.leader.resign(t.Context()); err != nil {
 				t.Fatal(err)
 			}
 		}

@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"context"
@@ -24,7 +24,7 @@ SELECT account_id, incident_id, scope, started_at, period_start, period_end, epo
 FROM incidents WHERE kind = 'budget' AND ended_at IS NULL`
 
 // reachedCaps reads the incidents of reached caps by account.
-func (w *Watcher) reachedCaps(ctx context.Context) (map[schema.ID][]reachedCap, error) {
+func (w *Evaluator) reachedCaps(ctx context.Context) (map[schema.ID][]reachedCap, error) {
 	rows, _ := w.pool.Query(ctx, selectReached)
 	found := map[schema.ID][]reachedCap{}
 	var accountID schema.ID
@@ -55,13 +55,13 @@ func (c *capsCheck) endReached(ctx context.Context, reached []reachedCap, presen
 		end, ended := r.endedBy(now, c.now)
 		switch {
 		case ended:
-			err = c.lead.within(ctx, func(tx pgx.Tx) error {
+			err = c.leader.transaction(ctx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, endReachedCap, r.id, end)
 				return err
 			})
 		case now.used() > r.peak:
 			lasting[r.agent] = true
-			err = c.lead.within(ctx, func(tx pgx.Tx) error {
+			err = c.leader.transaction(ctx, func(tx pgx.Tx) error {
 				_, err := tx.Exec(ctx, raisePeak, r.id, now.used(), c.now)
 				return err
 			})

@@ -1,14 +1,12 @@
-package watch
+package alerting
 
 import (
 	"context"
-	"fmt"
 	"time"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // sum is what arrived in a window of one model for one agent.
@@ -36,19 +34,9 @@ SELECT agent, provider, model, $2::timestamptz AS hour,` + measures + noPercenti
 FROM arrivals WHERE account_id = $1 AND bucket >= $2 AND bucket < $3
 GROUP BY agent, provider, model`
 
-// sums reads what arrived in a window. Every rule of the account with that window is
-// judged by it.
-func (w *Watcher) sums(ctx context.Context, accountID schema.ID, from, to time.Time) ([]sum, error) {
-	rows, _ := w.pool.Query(ctx, selectSums, accountID, from, to)
-	return collectSums(rows)
-}
-
-func collectSums(rows pgx.Rows) ([]sum, error) {
-	found, err := pgx.CollectRows(rows, pgx.RowToStructByName[sum])
-	if err != nil {
-		return nil, fmt.Errorf("read sums: %w", err)
-	}
-	return found, nil
+// sums reads what arrived in a window. All rules of the account with that window share it.
+func (w *Evaluator) sums(ctx context.Context, accountID schema.ID, from, to time.Time) ([]sum, error) {
+	return pgdb.Rows[sum](ctx, w.pool, "read sums", selectSums, accountID, from, to)
 }
 
 // filtered are the conditions of a rule that narrow what it looks at.
@@ -62,9 +50,9 @@ GROUP BY 1`
 
 // latencies reads the percentile of a rule in a window, for all agents as one or for
 // each.
-func (w *Watcher) latencies(ctx context.Context, r *alert.Rule, from, to time.Time) ([]sum, error) {
-	rows, _ := w.pool.Query(ctx, selectLatencies, r.AccountID, from, to, r.Agent, r.Model, r.Provider, r.Condition == alert.Anomaly)
-	return collectSums(rows)
+func (w *Evaluator) latencies(ctx context.Context, r *alert.Rule, from, to time.Time) ([]sum, error) {
+	return pgdb.Rows[sum](ctx, w.pool, "read latencies", selectLatencies, r.AccountID, from, to, r.Agent, r.Model, r.Provider,
+		r.Condition == alert.Anomaly)
 }
 
 const selectPast = `
@@ -82,7 +70,7 @@ const (
 
 // past reads the hours that a window of a rule is compared with: the same hours of the
 // weeks before, with one more on either side.
-func (w *Watcher) past(ctx context.Context, r *alert.Rule, from, to time.Time) (map[string]hours, error) {
+func (w *Evaluator) past(ctx context.Context, r *alert.Rule, from, to time.Time) (map[string]hours, error) {
 	var starts, ends []time.Time
 	for back := 1; back <= historyWeeks; back++ {
 		by := -time.Duration(back) * week
@@ -93,8 +81,7 @@ func (w *Watcher) past(ctx context.Context, r *alert.Rule, from, to time.Time) (
 	if r.Metric == alert.LatencyP95 {
 		question = selectPastLatencies
 	}
-	rows, _ := w.pool.Query(ctx, question, r.AccountID, starts, ends, r.Agent, r.Model, r.Provider)
-	found, err := collectSums(rows)
+	found, err := pgdb.Rows[sum](ctx, w.pool, "read the past", question, r.AccountID, starts, ends, r.Agent, r.Model, r.Provider)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +120,7 @@ func (s *sum) tally(m alert.Metric) tally {
 		// Over several hours the percentile counts by its events.
 		t.num = s.LatencyP95MS * s.Events
 	case alert.BudgetUsed:
-		panic("BUG: a cap is not judged by sums")
+		panic("BUG: a cap is not evaluated by sums")
 	}
 	return t
 }
@@ -144,9 +131,9 @@ func (s *sum) matches(r *alert.Rule) bool {
 		(r.Provider == nil || *r.Provider == s.Provider)
 }
 
-// readings are what a rule sees of sums: one for all, or for an anomaly one for each
+// measure returns what a rule sees of sums: one for all, or for an anomaly one for each
 // agent, those included that are known from the past only.
-func readings(r *alert.Rule, sums []sum, past map[string]hours) []reading {
+func measure(r *alert.Rule, sums []sum, past map[string]hours) []measurement {
 	total := map[string]*tally{}
 	for agent := range past {
 		total[agent] = &tally{}
@@ -169,15 +156,15 @@ func readings(r *alert.Rule, sums []sum, past map[string]hours) []reading {
 		}
 		total[scope].add(s.tally(r.Metric), 1)
 	}
-	list := make([]reading, 0, len(total))
+	list := make([]measurement, 0, len(total))
 	for scope, t := range total {
 		value, known := valueOf(r.Metric, *t)
-		list = append(list, reading{scope: scope, value: value, known: known, events: t.events})
+		list = append(list, measurement{scope: scope, value: value, known: known, events: t.events})
 	}
 	return list
 }
 
-// scopeOf is the scope of a rule that judges everything it looks at as one.
+// scopeOf is the scope of a rule that takes everything it looks at as one.
 func scopeOf(r *alert.Rule) string {
 	if r.Agent == nil {
 		return ""

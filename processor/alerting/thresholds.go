@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"context"
@@ -13,13 +13,13 @@ import (
 	"github.com/outlayhq/outlay/schema/budget"
 )
 
-// passing is a threshold of a cap that its spend has passed in a period.
-type passing struct {
+// crossing is a threshold of a cap that its spend has crossed in a period. share is the threshold as a part of the cap.
+type crossing struct {
 	*spentCap
 	share float64
 }
 
-type passingKey struct {
+type crossingKey struct {
 	agent string
 	start time.Time
 	epoch int32
@@ -27,46 +27,46 @@ type passingKey struct {
 	limit schema.NanoUSD
 }
 
-func (p *passing) key() passingKey {
-	return passingKey{p.Agent, p.window.Start.UTC(), p.Epoch, p.share, p.Limit}
+func (p *crossing) key() crossingKey {
+	return crossingKey{p.Agent, p.window.Start.UTC(), p.Epoch, p.share, p.Limit}
 }
 
 // untilTheEnd is the key of a cap that was reached until its period ended, whatever it was raised to meanwhile.
-func (k passingKey) untilTheEnd() passingKey {
+func (k crossingKey) untilTheEnd() crossingKey {
 	k.limit = -1
 	return k
 }
 
-// passed lists the thresholds that are reached. The cap itself is one without being asked for; a cap of nothing has none.
-func (c *spentCap) passed() []passing {
+// crossed lists the thresholds that are reached. The cap itself is one without being asked for; a cap of nothing has none.
+func (c *spentCap) crossed() []crossing {
 	if c.Limit == 0 {
 		return nil
 	}
-	var list []passing
+	var list []crossing
 	for _, share := range c.AlertAt {
 		if share < 1 && float64(c.spent) >= share*float64(c.Limit) {
-			list = append(list, passing{c, share})
+			list = append(list, crossing{c, share})
 		}
 	}
 	if c.spent >= c.Limit {
-		list = append(list, passing{c, 1})
+		list = append(list, crossing{c, 1})
 	}
 	return list
 }
 
-const selectPassings = `
+const selectCrossings = `
 SELECT scope, period_start, epoch, share, limit_nano_usd, share = 1 AND (ended_at IS NULL OR ended_at >= period_end) IS TRUE FROM incidents
 WHERE account_id = $1 AND kind = 'budget' AND scope = ANY($2) AND period_start = ANY($3)`
 
-// knownPassings returns those that were noted.
-func (w *Watcher) knownPassings(ctx context.Context, accountID schema.ID, passed []passing) (map[passingKey]bool, error) {
-	agents, starts := make([]string, len(passed)), make([]time.Time, len(passed))
-	for i := range passed {
-		agents[i], starts[i] = passed[i].Agent, passed[i].window.Start
+// knownCrossings returns those that were saved before.
+func (w *Evaluator) knownCrossings(ctx context.Context, accountID schema.ID, crossed []crossing) (map[crossingKey]bool, error) {
+	agents, starts := make([]string, len(crossed)), make([]time.Time, len(crossed))
+	for i := range crossed {
+		agents[i], starts[i] = crossed[i].Agent, crossed[i].window.Start
 	}
-	rows, _ := w.pool.Query(ctx, selectPassings, accountID, agents, starts)
-	known := map[passingKey]bool{}
-	var k passingKey
+	rows, _ := w.pool.Query(ctx, selectCrossings, accountID, agents, starts)
+	known := map[crossingKey]bool{}
+	var k crossingKey
 	var untilTheEnd bool
 	_, err := pgx.ForEachRow(rows, []any{&k.agent, &k.start, &k.epoch, &k.share, &k.limit, &untilTheEnd}, func() error {
 		k.start = k.start.UTC()
@@ -77,7 +77,7 @@ func (w *Watcher) knownPassings(ctx context.Context, accountID schema.ID, passed
 		return nil
 	})
 	if err != nil {
-		return nil, fmt.Errorf("read passed thresholds: %w", err)
+		return nil, fmt.Errorf("read crossed thresholds: %w", err)
 	}
 	return known, nil
 }
@@ -90,9 +90,9 @@ SELECT bucket FROM (
   WHERE account_id = $1 AND ($2 = '' OR agent = $2) AND bucket >= $3 AND bucket < $4 GROUP BY bucket
 ) AS t WHERE $5::numeric - since < $6 ORDER BY bucket DESC LIMIT 1`
 
-// reachedAt returns when a threshold was reached, to the minute where that is still known. What passed it before since was noted
+// reachedAt returns when a threshold was reached, to the minute where that is still known. What crossed it before since was noted
 // then, unless the cap is younger.
-func (c *capsCheck) reachedAt(ctx context.Context, p *passing) (time.Time, error) {
+func (c *capsCheck) reachedAt(ctx context.Context, p *crossing) (time.Time, error) {
 	from, latest := c.since.Truncate(time.Hour), c.now
 	if from.Before(p.window.Start) {
 		from = p.window.Start
@@ -114,14 +114,14 @@ func (c *capsCheck) reachedAt(ctx context.Context, p *passing) (time.Time, error
 	return at.UTC(), nil
 }
 
-const insertPassing = `
+const insertCrossing = `
 INSERT INTO incidents (incident_id, account_id, kind, name, metric, scope, started_at, ended_at, value, peak, peak_at, summary,
   period_start, period_end, epoch, share, limit_nano_usd)
 VALUES ($1, $2, 'budget', $3, 'budget_used', $4, $5, $6, $7, $7, $5, $8, $9, $10, $11, $12, $13)
 ON CONFLICT DO NOTHING`
 
-// note writes down that a threshold was passed, and notifies the account's channels. A reached cap stays so.
-func (c *capsCheck) note(ctx context.Context, p *passing) error {
+// note saves that a threshold was crossed, and notifies the account's channels. The incident of a reached cap stays open.
+func (c *capsCheck) note(ctx context.Context, p *crossing) error {
 	reached, err := c.reachedAt(ctx, p)
 	if err != nil {
 		return err
@@ -135,16 +135,16 @@ func (c *capsCheck) note(ctx context.Context, p *passing) error {
 	id := schema.NewID(c.now)
 	m := p.message(id, reached, c.now)
 	inserted := false
-	err = c.lead.within(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, insertPassing, id, p.AccountID, m.Title, p.Agent, reached, ended, p.used(), m.Summary,
+	err = c.leader.transaction(ctx, func(tx pgx.Tx) error {
+		tag, err := tx.Exec(ctx, insertCrossing, id, p.AccountID, m.Title, p.Agent, reached, ended, p.used(), m.Summary,
 			p.window.Start, p.window.End, p.Epoch, p.share, int64(p.Limit))
 		if err != nil {
-			return fmt.Errorf("note passed threshold: %w", err)
+			return fmt.Errorf("save crossed threshold: %w", err)
 		}
 		if inserted = tag.RowsAffected() > 0; !inserted {
 			return nil
 		}
-		return alert.NewStore(tx).TellAccount(ctx, p.AccountID, m)
+		return alert.NewStore(tx).NotifyAccount(ctx, p.AccountID, m)
 	})
 	if err == nil && inserted {
 		c.metrics.transitions.WithLabelValues(string(m.Type)).Inc()
@@ -152,8 +152,8 @@ func (c *capsCheck) note(ctx context.Context, p *passing) error {
 	return err
 }
 
-// passingData is the data of budget.threshold and budget.exceeded.
-type passingData struct {
+// thresholdData is the data of budget.threshold and budget.exceeded.
+type thresholdData struct {
 	IncidentID  string         `json:"incident_id"`
 	Agent       *string        `json:"agent"`
 	Share       float64        `json:"share"`
@@ -167,26 +167,26 @@ type passingData struct {
 	Summary     string         `json:"summary"`
 }
 
-// soon is how old a passed threshold may be for its message not to state when it was.
+// soon is how old a crossed threshold may be for its message not to state when it was.
 const soon = 2 * time.Minute
 
 // inTime is how messages write a time.
 const inTime = "2006-01-02 15:04 UTC"
 
-func (p *passing) message(id schema.ID, reached, now time.Time) *alert.Message {
+func (p *crossing) message(id schema.ID, reached, now time.Time) *alert.Message {
 	whose := "The account"
 	if p.Agent != "" {
 		whose = p.Agent
 	}
 	m := &alert.Message{
 		Type: alert.BudgetThreshold, Cause: "budget " + id.Text(alert.IncidentPrefix), IncidentID: &id, At: now,
-		Title: fmt.Sprintf("%s of the cap: %s", bare(alert.BudgetUsed, p.share), whose),
+		Title: fmt.Sprintf("%s of the cap: %s", formatNumber(alert.BudgetUsed, p.share), whose),
 	}
 	if p.share >= 1 {
 		m.Type, m.Title = alert.BudgetExceeded, "Cap reached: "+whose
 	}
 	m.Summary = fmt.Sprintf("%s has spent $%s of its cap of $%s", whose,
-		bare(alert.Cost, float64(p.spent)), bare(alert.Cost, float64(p.Limit)))
+		formatNumber(alert.Cost, float64(p.spent)), formatNumber(alert.Cost, float64(p.Limit)))
 	over := !p.window.End.After(now)
 	if p.Period != budget.Total {
 		m.Summary += " for the " + string(p.Period)
@@ -195,9 +195,9 @@ func (p *passing) message(id schema.ID, reached, now time.Time) *alert.Message {
 		m.Summary += " that ended at " + p.window.End.UTC().Format(inTime)
 	}
 	if over || now.Sub(reached) >= soon {
-		m.Summary += fmt.Sprintf("; %s was reached at %s", bare(alert.BudgetUsed, p.share), reached.UTC().Format(inTime))
+		m.Summary += fmt.Sprintf("; %s was reached at %s", formatNumber(alert.BudgetUsed, p.share), reached.UTC().Format(inTime))
 	}
-	d := passingData{
+	d := thresholdData{
 		IncidentID: id.Text(alert.IncidentPrefix), Share: p.share, Used: p.used(), LimitUSD: p.Limit, SpentUSD: p.spent,
 		Period: p.Period, ReachedAt: reached.UTC(), Summary: m.Summary,
 	}

@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"fmt"
@@ -9,41 +9,41 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
-// span writes a window as people do.
-func span(w alert.Window) string {
+// formatWindow writes a window as hours or minutes.
+func formatWindow(w alert.Window) string {
 	if w%60 == 0 {
 		return strconv.Itoa(int(w)/60) + " h"
 	}
 	return strconv.Itoa(int(w)) + " min"
 }
 
-// during says of which time a value is.
-func during(r *alert.Rule) string {
+// formatPeriod describes the time that a value is of.
+func formatPeriod(r *alert.Rule) string {
 	if r.Metric == alert.BudgetUsed {
 		return "of the cap spent"
 	}
-	return "in " + span(r.Window)
+	return "in " + formatWindow(r.Window)
 }
 
-// amount writes a value with its unit.
-func amount(m alert.Metric, v float64) string {
+// formatValue writes a value of a metric with its unit; money comes in nano-dollars.
+func formatValue(m alert.Metric, v float64) string {
 	switch m {
 	case alert.Cost:
-		return "$" + bare(m, v)
+		return "$" + formatNumber(m, v)
 	case alert.Events, alert.Errors:
-		return plural(bare(m, v), strings.TrimSuffix(string(m), "s"))
+		return plural(formatNumber(m, v), strings.TrimSuffix(string(m), "s"))
 	case alert.Unpriced:
-		return plural(bare(m, v), "unpriced event")
+		return plural(formatNumber(m, v), "unpriced event")
 	case alert.ErrorRate:
-		return bare(m, v) + " errors"
+		return formatNumber(m, v) + " errors"
 	case alert.InputTokens:
-		return bare(m, v) + " input tokens"
+		return formatNumber(m, v) + " input tokens"
 	case alert.OutputTokens:
-		return bare(m, v) + " output tokens"
+		return formatNumber(m, v) + " output tokens"
 	case alert.LatencyP95:
-		return bare(m, v) + " ms p95 latency"
+		return formatNumber(m, v) + " ms p95 latency"
 	}
-	return bare(m, v)
+	return formatNumber(m, v)
 }
 
 func plural(n, thing string) string {
@@ -55,8 +55,8 @@ func plural(n, thing string) string {
 
 const nanoPerUSD = 1e9
 
-// bare writes a value without its unit.
-func bare(m alert.Metric, v float64) string {
+// formatNumber writes a value without its unit.
+func formatNumber(m alert.Metric, v float64) string {
 	switch m {
 	case alert.Cost:
 		usd := v / nanoPerUSD

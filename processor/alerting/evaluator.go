@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"context"
@@ -12,9 +12,10 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
-// Config says how rules are checked.
+// Config sets how rules are checked.
 type Config struct {
 	// Interval is how often all rules are checked.
 	Interval time.Duration `name:"alert-interval" default:"10s" help:"How often alert rules are checked, at most 30s."`
@@ -42,12 +43,12 @@ type Deps struct {
 	Now     func() time.Time
 }
 
-// Watcher checks the rules while it leads.
-type Watcher struct {
+// Evaluator checks the rules while its process is the leader.
+type Evaluator struct {
 	cfg     Config
 	pool    *pgxpool.Pool
 	topic   string
-	lead    lead
+	leader  leader
 	known   map[schema.ID]knownPast
 	metrics *metrics
 	log     *slog.Logger
@@ -55,39 +56,38 @@ type Watcher struct {
 }
 
 // New returns a Watcher. Its configuration was validated.
-func New(cfg Config, d Deps) *Watcher {
-	return &Watcher{
-		cfg: cfg, pool: d.Pool, topic: d.Topic, lead: lead{d.Pool, schema.NewID(d.Now())}, known: map[schema.ID]knownPast{},
+func New(cfg Config, d Deps) *Evaluator {
+	return &Evaluator{
+		cfg: cfg, pool: d.Pool, topic: d.Topic, leader: leader{d.Pool, schema.NewID(d.Now())}, known: map[schema.ID]knownPast{},
 		metrics: newMetrics(d.Metrics), log: d.Log, now: d.Now,
 	}
 }
 
-// takeOverInterval is how often a processor that does not lead looks whether the one
-// that does is alive.
+// takeOverInterval is how often a processor that is not the leader tries to become it.
 const takeOverInterval = 2 * time.Second
 
-// dropTimeout bounds how long handing the lead on may take.
-const dropTimeout = 2 * time.Second
+// resignTimeout bounds how long giving up the lease may take.
+const resignTimeout = 2 * time.Second
 
-// Run checks the rules until ctx ends, whenever this processor leads. It returns nil.
-func (w *Watcher) Run(ctx context.Context) error {
+// Run checks the rules until ctx ends, whenever this processor is the leader. It returns nil.
+func (w *Evaluator) Run(ctx context.Context) error {
 	defer func() {
-		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), dropTimeout)
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resignTimeout)
 		defer cancel()
-		if err := w.lead.drop(ctx); err != nil {
-			w.log.DebugContext(ctx, "lead not dropped", "error", err)
+		if err := w.leader.resign(ctx); err != nil {
+			w.log.DebugContext(ctx, "lease not given up", "error", err)
 		}
 	}()
 	leading := false
 	for {
-		err := w.lead.take(ctx)
+		err := w.leader.renew(ctx)
 		if err == nil {
 			if !leading {
 				w.log.InfoContext(ctx, "this processor checks the alert rules")
 			}
 			err = w.Check(ctx)
 		}
-		leads := !errors.Is(err, errNotLeading)
+		leads := !errors.Is(err, errNotLeader)
 		if leading && !leads {
 			w.log.InfoContext(ctx, "another processor checks the alert rules")
 		}
@@ -102,24 +102,15 @@ func (w *Watcher) Run(ctx context.Context) error {
 			w.metrics.leading.Set(1)
 			wait = w.cfg.Interval
 		}
-		if pause(ctx, wait) != nil {
+		if backoff.Sleep(ctx, wait) != nil {
 			return nil
 		}
 	}
 }
 
-func pause(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
-}
-
 // Check checks everything once. An account whose check fails does not keep the others
-// from theirs. It returns errNotLeading when another process took the lead meanwhile.
-func (w *Watcher) Check(ctx context.Context) error {
+// from theirs. It returns errNotLeader when another process has become the leader meanwhile.
+func (w *Evaluator) Check(ctx context.Context) error {
 	start := time.Now()
 	rules, err := alert.NewStore(w.pool).Enabled(ctx)
 	if err != nil {
@@ -129,17 +120,17 @@ func (w *Watcher) Check(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	failed := w.closeOrphans(ctx, at)
+	failed := w.endOrphanedIncidents(ctx, at)
 	for len(rules) > 0 {
 		n := 1
 		for n < len(rules) && rules[n].AccountID == rules[0].AccountID {
 			n++
 		}
 		err := w.checkAccount(ctx, rules[:n], at, complete)
-		if errors.Is(err, errNotLeading) || ctx.Err() != nil {
+		if errors.Is(err, errNotLeader) || ctx.Err() != nil {
 			return err
 		}
-		failed = errors.Join(failed, err, w.prolong(ctx))
+		failed = errors.Join(failed, err, w.leader.renew(ctx))
 		rules = rules[n:]
 	}
 	w.forget(at)
@@ -149,19 +140,15 @@ func (w *Watcher) Check(ctx context.Context) error {
 	return failed
 }
 
-// prolong keeps the lead through a long check.
-func (w *Watcher) prolong(ctx context.Context) error { return w.lead.take(ctx) }
-
 // behind is how far the stored events may be behind the clock before rules are checked
 // against what is there all the same.
 const behind = 5 * time.Minute
 
 const selectComplete = `SELECT min(complete_until) FROM kafka_offsets WHERE topic = $1 AND complete_until > '-infinity'`
 
-// asOf returns the time that is checked for: up to it, everything that arrived is
-// stored, so that a processor that is behind does not look like agents that are
-// silent. When it is far behind the clock, the time is now, and complete is false.
-func (w *Watcher) asOf(ctx context.Context) (at time.Time, complete bool, err error) {
+// asOf returns the time that is checked for: up to it, everything that arrived is stored, so that a processor that is behind does
+// not look like agents that are silent. When it is far behind the clock, the time is now, and complete is false.
+func (w *Evaluator) asOf(ctx context.Context) (at time.Time, complete bool, err error) {
 	var until *time.Time
 	if err := w.pool.QueryRow(ctx, selectComplete, w.topic).Scan(&until); err != nil {
 		return time.Time{}, false, fmt.Errorf("read how far events are stored: %w", err)

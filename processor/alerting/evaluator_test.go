@@ -1,4 +1,4 @@
-package watch
+package alerting
 
 import (
 	"errors"
@@ -13,7 +13,7 @@ import (
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
-// A rule fires when its condition begins to hold and is told once more when that ends,
+// A rule fires when its condition begins to hold and is sent once more when that ends,
 // whatever processor checks, and rests for its cooldown then.
 func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 	t.Parallel()
@@ -37,7 +37,7 @@ func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 		w.check()
 		fired := "alert.firing | Firing: Spend | $5.00 in 5 min, above $5.00"
 		w.wantTold(fired)
-		w.watcher = w.restarted()
+		w.evaluator = w.restarted()
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 1, usd: 2.5})
 		w.now = w.now.Add(10 * time.Second)
 		w.check()
@@ -48,7 +48,7 @@ func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 			t.Errorf("firing: %s", got)
 		}
 		w.now = begin.Add(6 * time.Minute)
-		w.watcher = w.restarted()
+		w.evaluator = w.restarted()
 		w.check()
 		w.check()
 		resolved := "alert.resolved | Resolved: Spend | $0.00 in 5 min, not above $5.00"
@@ -153,22 +153,22 @@ func TestAStaleLeaderChangesNothing(t *testing.T) {
 		w.rule(nil)
 		w.check()
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 50, usd: 50})
-		paused, other := w.watcher, w.newWatcher()
-		if err := other.lead.take(t.Context()); !errors.Is(err, errNotLeading) {
-			t.Fatalf("took the lead from one that has it: %v", err)
+		paused, other := w.evaluator, w.newEvaluator()
+		if err := other.leader.renew(t.Context()); !errors.Is(err, errNotLeader) {
+			t.Fatalf("took the lease from its holder: %v", err)
 		}
 		w.exec(`UPDATE alert_leader SET until = now() - interval '1 second'`)
-		if err := paused.Check(t.Context()); !errors.Is(err, errNotLeading) {
-			t.Errorf("checked without the lead: %v", err)
+		if err := paused.Check(t.Context()); !errors.Is(err, errNotLeader) {
+			t.Errorf("checked without the lease: %v", err)
 		}
-		if err := other.lead.take(t.Context()); err != nil {
+		if err := other.leader.renew(t.Context()); err != nil {
 			t.Fatal(err)
 		}
-		if err := paused.Check(t.Context()); !errors.Is(err, errNotLeading) {
-			t.Errorf("checked while another leads: %v", err)
+		if err := paused.Check(t.Context()); !errors.Is(err, errNotLeader) {
+			t.Errorf("checked while another is the leader: %v", err)
 		}
 		w.wantTold()
-		w.watcher = other
+		w.evaluator = other
 		w.check()
 		w.wantTold("alert.firing | Firing: Spend | $50.00 in 5 min, above $5.00")
 	})
@@ -207,14 +207,14 @@ func TestEventsThatAreNotStoredYetEndNothing(t *testing.T) {
 		stored(w.now.Add(6 * time.Minute))
 		w.now = w.now.Add(7 * time.Minute)
 		w.check()
-		if n := len(w.told()); n != 4 {
-			t.Errorf("%d messages, want 4: %v", n, w.told())
+		if n := len(w.sent()); n != 4 {
+			t.Errorf("%d messages, want 4: %v", n, w.sent())
 		}
 	})
 }
 
 // A rule that is disabled or removed while it fires leaves an incident that ended, and
-// tells nobody.
+// notifies nobody.
 func TestIncidentsEndWithTheirRule(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
@@ -229,13 +229,13 @@ func TestIncidentsEndWithTheirRule(t *testing.T) {
 		}
 		w.now = w.now.Add(time.Minute)
 		w.check()
-		if all := w.incidents(); len(all) != 2 || all[0].EndedAt == nil || all[1].EndedAt == nil || len(w.told()) != 2 {
-			t.Errorf("incidents %+v, told %v", all, w.told())
+		if all := w.incidents(); len(all) != 2 || all[0].EndedAt == nil || all[1].EndedAt == nil || len(w.sent()) != 2 {
+			t.Errorf("incidents %+v, sent %v", all, w.sent())
 		}
 	})
 }
 
-// An agent that spends far more than it usually does at this hour of the week is told
+// An agent that spends far more than it usually does at this hour of the week is sent
 // with what is usual; so is one that falls silent, and none of which too little is
 // known.
 func TestAnomaliesAreExplained(t *testing.T) {
@@ -269,31 +269,31 @@ func TestAnomaliesAreExplained(t *testing.T) {
 				}
 			}
 		}
-		w.watcher = w.restarted() // What it knows of the past is an hour old.
+		w.evaluator = w.restarted() // What it knows of the past is an hour old.
 		for _, agent := range []string{"bot", "usual"} {
 			at := w.now.Add(-10 * time.Minute)
 			w.arrive(at, agent, "p/m", arrival{events: 100, usd: map[string]float64{"bot": 41.2, "usual": 3.6}[agent], latency: map[string]int{"bot": 100, "usual": 900}[agent]})
 		}
 		w.check()
 		w.check()
-		told := w.told()
+		sent := w.sent()
 		for i, want := range []string{
 			"alert.firing | Firing: Latency (usual) | 939 ms p95 latency in 1 h; usual 99 ms p95 latency ± 20",
 			"alert.firing | Firing: Spend (bot) | $41.20 in 1 h; usual $3.23 ± 0.84",
 			"alert.firing | Firing: Spend (quiet) | $0.00 in 1 h; usual $3.23 ± 0.84",
 		} {
-			if i >= len(told) || !slices.Contains(told, want) {
-				t.Errorf("told %q, want %q among it", told, want)
+			if i >= len(sent) || !slices.Contains(sent, want) {
+				t.Errorf("sent %q, want %q among it", sent, want)
 			}
 		}
-		if len(told) != 3 || w.status(cost) != "firing 41.2" || !strings.HasPrefix(w.status(latency), "firing 939") {
-			t.Errorf("told %q; %s; %s", told, w.status(cost), w.status(latency))
+		if len(sent) != 3 || w.status(cost) != "firing 41.2" || !strings.HasPrefix(w.status(latency), "firing 939") {
+			t.Errorf("sent %q; %s; %s", sent, w.status(cost), w.status(latency))
 		}
 		w.now = w.now.Add(20 * time.Minute)
 		w.arrive(w.now, "quiet", "p/m", arrival{events: 100, usd: 3})
 		w.check()
-		if got := w.told(); len(got) != 4 || !slices.Contains(got, "alert.resolved | Resolved: Spend (quiet) | $3.00 in 1 h; usual $3.26 ± 0.84") {
-			t.Errorf("told %q", got)
+		if got := w.sent(); len(got) != 4 || !slices.Contains(got, "alert.resolved | Resolved: Spend (quiet) | $3.00 in 1 h; usual $3.26 ± 0.84") {
+			t.Errorf("sent %q", got)
 		}
 	})
 }
