@@ -136,7 +136,7 @@ func hostileCalls() []call {
 }
 
 // The documents say what the API answers: the CSV with every digit, the text that poppler reads in the PDF to the cent.
-func TestDocumentsSayWhatTheAPISays(t *testing.T) {
+func TestDocumentsAgreeWithTheAPI(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		runMaker(t, db.Pool, mail.DefaultConfig())

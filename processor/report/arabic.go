@@ -10,10 +10,10 @@ import (
 // Arabic letters join. The font has a glyph for each of the forms of a letter, at the code points that Unicode keeps for them:
 // alone, after another letter, before one, and between two. A letter that joins nothing behind it has the first two only.
 const (
-	standing = iota
-	ending
-	beginning
-	amid
+	isolated = iota
+	final
+	initial
+	medial
 )
 
 // forms are the forms of a letter, or of lam and alef, which are written as one. The tables of Unicode give them in this order.
@@ -55,8 +55,8 @@ func joined(text string) string {
 			next++
 		}
 		following, _ := letterAt(runes, next)
-		out = append(out, letter[formOf(letter, joins, len(following) > ending)])
-		joins = len(letter) > beginning
+		out = append(out, letter[formOf(letter, joins, len(following) > final)])
+		joins = len(letter) > initial
 	}
 	return string(out)
 }
@@ -75,14 +75,14 @@ func letterAt(runes []rune, i int) (letter []rune, end int) {
 }
 
 func formOf(letter []rune, joined, joins bool) int {
-	joins = joins && len(letter) > beginning
+	joins = joins && len(letter) > initial
 	switch {
-	case joined && joins && len(letter) > amid:
-		return amid
-	case joined && len(letter) > ending:
-		return ending
+	case joined && joins && len(letter) > medial:
+		return medial
+	case joined && len(letter) > final:
+		return final
 	case joins:
-		return beginning
+		return initial
 	}
-	return standing
+	return isolated
 }

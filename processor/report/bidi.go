@@ -2,70 +2,82 @@ package report
 
 import (
 	"slices"
+	"strings"
 	"unicode"
+
+	"golang.org/x/text/unicode/bidi"
 )
 
-// visual puts a text into the order in which it is drawn, from the left: each stretch of a script that is read from the right is
-// turned round, numbers inside of it are not. It is the part of the Unicode bidirectional algorithm that names need, in a line
-// that runs from the left; what overrides directions was taken out before.
+// leftToRightMark makes the paragraph that it begins one that runs from left to right, as the lines of the document do.
+const leftToRightMark = "\u200e"
+
+// visual puts a text into the order in which it is drawn from the left, by the Unicode bidirectional algorithm. What overrides
+// directions was taken out before. The library returns runs in the order of reading and without their levels, so the one case where
+// runs change places is found here: a number beside a run that is read from the right belongs to it.
 func visual(text string) string {
-	runes := []rune(text)
-	if !slices.ContainsFunc(runes, fromTheRight) {
+	var p bidi.Paragraph
+	if _, err := p.SetString(leftToRightMark + text); err != nil {
 		return text
 	}
-	for i := 0; i < len(runes); i++ {
-		if fromTheRight(runes[i]) {
-			end := stretch(runes, i)
-			turn(runes[i:end])
-			i = end
-		}
+	runs, err := p.Order()
+	if err != nil {
+		return text
 	}
-	return string(runes)
-}
-
-// stretch returns the end of the stretch that begins at start: after its last letter, or number behind one.
-func stretch(runes []rune, start int) int {
-	end := start + 1
-	for i := start; i < len(runes); i++ {
-		switch r := runes[i]; {
-		case fromTheRight(r), unicode.IsDigit(r), unicode.Is(unicode.Mn, r):
-			end = i + 1
-		case unicode.IsLetter(r):
-			return end
-		}
-	}
-	return end
-}
-
-// turn turns a stretch round, with marks behind their letters, numbers as they were, and brackets mirrored.
-func turn(runes []rune) {
-	slices.Reverse(runes)
-	for i := 0; i < len(runes); i++ {
-		if m, ok := mirrored[runes[i]]; ok {
-			runes[i] = m
-		}
-		end := i
-		for end < len(runes) && unicode.Is(unicode.Mn, runes[end]) {
-			end++
-		}
-		if end > i && end < len(runes) {
-			slices.Reverse(runes[i : end+1])
-			i = end
+	var drawn strings.Builder
+	fromRight := "" // A stretch that is read from the right, as it is drawn.
+	for i := range runs.NumRuns() {
+		run := runs.Run(i)
+		if run.Direction() == bidi.RightToLeft {
+			fromRight = reversed(run.String()) + fromRight
 			continue
 		}
-		for end < len(runes) && unicode.IsDigit(runes[end]) {
-			end++
+		rest := run.String()
+		if fromRight != "" {
+			number := rest[:len(rest)-len(strings.TrimLeftFunc(rest, inNumber))]
+			if number = strings.TrimRightFunc(number, isSeparator); !strings.ContainsFunc(number, unicode.IsDigit) {
+				number = "" // A currency or per cent sign alone is no number.
+			}
+			fromRight, rest = number+fromRight, rest[len(number):]
 		}
-		if end > i {
-			slices.Reverse(runes[i:end])
-			i = end - 1
+		if rest == "" {
+			continue
 		}
+		number := rest[len(strings.TrimRightFunc(rest, isArabicNumber)):]
+		drawn.WriteString(fromRight + strings.TrimSuffix(rest, number))
+		fromRight = number
 	}
+	return strings.TrimPrefix(drawn.String()+fromRight, leftToRightMark)
+}
+
+func class(r rune) bidi.Class {
+	properties, _ := bidi.LookupRune(r)
+	return properties.Class()
+}
+
+func isArabicNumber(r rune) bool { return class(r) == bidi.AN }
+
+// isSeparator reports whether a rune belongs to a number only when digits follow it.
+func isSeparator(r rune) bool { return class(r) == bidi.ES || class(r) == bidi.CS }
+
+func inNumber(r rune) bool {
+	return slices.Contains([]bidi.Class{bidi.EN, bidi.AN, bidi.ET, bidi.ES, bidi.CS, bidi.NSM}, class(r))
 }
 
 var mirrored = map[rune]rune{'(': ')', ')': '(', '[': ']', ']': '[', '{': '}', '}': '{', '<': '>', '>': '<', '«': '»', '»': '«'}
 
-// fromTheRight reports whether a rune is a letter of Hebrew, Arabic or a script beside them.
-func fromTheRight(r rune) bool {
-	return unicode.IsLetter(r) && (r >= 0x0590 && r <= 0x08ff || r >= 0xfb1d && r <= 0xfdff || r >= 0xfe70 && r <= 0xfeff)
+// reversed turns a text round, with marks behind their letters and brackets mirrored.
+func reversed(text string) string {
+	var letters []string // Each with its marks.
+	for _, r := range text {
+		if m, ok := mirrored[r]; ok {
+			r = m
+		}
+		if unicode.Is(unicode.Mn, r) && len(letters) > 0 {
+			letters[len(letters)-1] += string(r)
+		} else {
+			letters = append(letters, string(r))
+		}
+	}
+	slices.Reverse(letters)
+	return strings.Join(letters, "")
 }

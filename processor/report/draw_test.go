@@ -156,6 +156,7 @@ func TestVisualOrder(t *testing.T) {
 	for text, want := range map[string]string{
 		"plain": "plain", "שלום": "םולש", "שלום-סוכן 42": "42 ןכוס-םולש", "bot שלום!": "bot םולש!", "שלום abc שלום": "םולש abc םולש",
 		"(שלום) x": "(םולש) x", "ש(1)ל": "ל(1)ש", "ب\u064eت": "تب\u064e", "": "",
+		"ש 12.50 ל": "ל 12.50 ש", "ש%x": "ש%x", "ש 10%, x": "10% ש, x", "م-1/2 ب": "ب 1/2-م", "x ١٢ ש": "x ש ١٢", "a-ש": "a-ש",
 	} {
 		if got := visual(text); got != want {
 			t.Errorf("visual(%q) = %q, want %q", text, got, want)

@@ -130,7 +130,7 @@ func runNotifier(t *testing.T, pool *pgxpool.Pool) {
 
 // Every report that becomes ready, asked for or scheduled, is told once to the account's channels, signed, with its figures; other
 // accounts are told nothing of it. Two processors and a receiver that fails at first change nothing.
-func TestReadyReportIsToldOnce(t *testing.T) {
+func TestReadyReportIsNotifiedOnce(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		l, other := newLedger(t, db.Pool, "Told"), newLedger(t, db.Pool, "Not told")
@@ -178,7 +178,7 @@ func TestReadyReportIsToldOnce(t *testing.T) {
 
 // A report is not ready before it is noted whom to tell, and nobody is told before it is ready: whichever of the two the database
 // refuses, the other did not happen.
-func TestReportIsReadyAndToldOrNeither(t *testing.T) {
+func TestReportIsReadyAndNotifiedOrNeither(t *testing.T) {
 	t.Parallel()
 	for name, refuse := range map[string]struct{ make, drop string }{
 		"to tell": {`ALTER TABLE deliveries ADD CONSTRAINT refuse CHECK (type <> 'report.ready')`, `ALTER TABLE deliveries DROP CONSTRAINT refuse`},
