@@ -1,59 +1,45 @@
 package report
 
 import (
-	"errors"
+	"fmt"
 	"math/big"
 	"strconv"
 
-	"github.com/jackc/pgx/v5/pgtype"
+	"github.com/outlayhq/outlay/schema"
 )
 
-// amount is a whole number of any size, as sums of bigint columns are: of tokens, or of nano-dollars.
-type amount struct{ n big.Int }
+// amount is a sum of tokens or of nano-dollars, as the document writes it.
+type amount struct{ schema.Sum }
 
-// ScanNumeric reads a numeric column. NULL is 0.
-func (a *amount) ScanNumeric(v pgtype.Numeric) error {
-	a.n.SetInt64(0)
-	if !v.Valid {
-		return nil
+func amountOf(n int64) amount { return amount{schema.SumOf(n)} }
+
+// times returns a small multiple of a.
+func (a *amount) times(n int64) (product amount) {
+	for range n {
+		product.add(a)
 	}
-	if v.NaN || v.InfinityModifier != pgtype.Finite || v.Int == nil {
-		return errors.New("a sum is not a number")
-	}
-	scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(max(v.Exp, -v.Exp))), nil)
-	if v.Exp >= 0 {
-		a.n.Mul(v.Int, scale)
-		return nil
-	}
-	var rest big.Int
-	if a.n.QuoRem(v.Int, scale, &rest); rest.Sign() != 0 {
-		return errors.New("a sum is not a whole number")
-	}
-	return nil
+	return product
 }
 
-func (a *amount) add(b *amount) { a.n.Add(&a.n, &b.n) }
+func (a *amount) add(b *amount) { a.AddSum(b.Sum) }
 
-func (a *amount) cmp(b *amount) int { return a.n.Cmp(&b.n) }
+func (a *amount) cmp(b *amount) int { return a.Int().Cmp(b.Int()) }
 
-func (a *amount) isZero() bool { return a.n.Sign() == 0 }
+func (a *amount) isZero() bool { return a.Sum == schema.Sum{} }
 
 // share returns a as a part of b, 0 where b is nothing. It is for lengths of bars and for per cents, not for money.
 func (a *amount) share(b *amount) float64 {
 	if b.isZero() {
 		return 0
 	}
-	part, _ := new(big.Rat).SetFrac(&a.n, &b.n).Float64()
+	part, _ := new(big.Rat).SetFrac(a.Int(), b.Int()).Float64()
 	return part
 }
 
 // grouped writes a whole number with commas between thousands.
 func grouped(n *big.Int) string {
-	digits := new(big.Int).Abs(n).Append(nil, 10)
-	text := make([]byte, 0, len(digits)*4/3+2)
-	if n.Sign() < 0 {
-		text = append(text, '-')
-	}
+	digits := n.Append(nil, 10)
+	text := make([]byte, 0, len(digits)*4/3)
 	for i, d := range digits {
 		if i > 0 && (len(digits)-i)%3 == 0 {
 			text = append(text, ',')
@@ -64,19 +50,19 @@ func grouped(n *big.Int) string {
 }
 
 // String writes the number with commas between thousands.
-func (a *amount) String() string { return grouped(&a.n) }
+func (a *amount) String() string { return grouped(a.Int()) }
 
 func count(n int64) string { return grouped(big.NewInt(n)) }
 
 // nanoPerCent is how many nano-dollars a cent has.
 var nanoPerCent = big.NewInt(10_000_000)
 
-// cents rounds nano-dollars to cents, half of one away from zero, as invoices do.
+// cents rounds nano-dollars to cents, half of one up, as invoices do.
 func (a *amount) cents() *big.Int {
 	var rest big.Int
-	cents, _ := new(big.Int).QuoRem(&a.n, nanoPerCent, &rest)
-	if rest.Abs(&rest).Lsh(&rest, 1).Cmp(nanoPerCent) >= 0 {
-		cents.Add(cents, big.NewInt(int64(a.n.Sign())))
+	cents, _ := new(big.Int).QuoRem(a.Int(), nanoPerCent, &rest)
+	if rest.Lsh(&rest, 1).Cmp(nanoPerCent) >= 0 {
+		cents.Add(cents, big.NewInt(1))
 	}
 	return cents
 }
@@ -87,26 +73,15 @@ func (a *amount) dollars() string {
 	if cents.Sign() == 0 && !a.isZero() {
 		return "<$0.01"
 	}
-	var rest big.Int
-	whole, _ := new(big.Int).QuoRem(new(big.Int).Abs(cents), big.NewInt(100), &rest)
-	sign := ""
-	if cents.Sign() < 0 {
-		sign = "-"
-	}
-	return sign + "$" + grouped(whole) + "." + twoDigits(rest.Int64())
-}
-
-func twoDigits(n int64) string {
-	if n < 10 {
-		return "0" + strconv.FormatInt(n, 10)
-	}
-	return strconv.FormatInt(n, 10)
+	whole, rest := new(big.Int).QuoRem(cents, big.NewInt(100), new(big.Int))
+	return fmt.Sprintf("$%s.%02d", grouped(whole), rest)
 }
 
 // exact writes nano-dollars as dollars with all decimals that are not zeros at the end, for the CSV.
 func (a *amount) exact() string {
-	text, _ := new(big.Rat).SetFrac(&a.n, big.NewInt(1_000_000_000)).FloatPrec()
-	return new(big.Rat).SetFrac(&a.n, big.NewInt(1_000_000_000)).FloatString(text)
+	dollars := new(big.Rat).SetFrac(a.Int(), big.NewInt(1_000_000_000))
+	decimals, _ := dollars.FloatPrec()
+	return dollars.FloatString(decimals)
 }
 
 // short writes a number of tokens in the room that a table has: 1,234 or 12.3 M.
@@ -115,9 +90,9 @@ func (a *amount) short() string {
 		digits int
 		name   string
 	}{{12, " T"}, {9, " B"}, {6, " M"}} {
-		if len(new(big.Int).Abs(&a.n).String()) > unit.digits {
+		if len(a.Sum.String()) > unit.digits {
 			scale := new(big.Int).Exp(big.NewInt(10), big.NewInt(int64(unit.digits)), nil)
-			return new(big.Rat).SetFrac(&a.n, scale).FloatString(2) + unit.name
+			return new(big.Rat).SetFrac(a.Int(), scale).FloatString(2) + unit.name
 		}
 	}
 	return a.String()
@@ -137,8 +112,8 @@ func change(before, after *amount) string {
 	case before.isZero():
 		return isNew
 	}
-	difference := new(big.Int).Sub(&after.n, &before.n)
-	percent := new(big.Rat).SetFrac(difference.Mul(difference, big.NewInt(100)), &before.n)
+	difference := new(big.Int).Sub(after.Int(), before.Int())
+	percent := new(big.Rat).SetFrac(difference.Mul(difference, big.NewInt(100)), before.Int())
 	if percent.Cmp(big.NewRat(9999, 1)) > 0 {
 		return ">+9999%"
 	}

@@ -2,7 +2,6 @@ package report
 
 import (
 	"context"
-	"math/big"
 
 	"github.com/jackc/pgx/v5"
 )
@@ -39,7 +38,7 @@ func (rd *reader) caps(ctx context.Context, s *Statement) ([]Cap, error) {
 		if err := row.Scan(&c.Agent, &c.Period, &limit, &c.Resets); err != nil {
 			return Cap{}, err
 		}
-		c.Limit.n.Set(big.NewInt(limit))
+		c.Limit = amountOf(limit)
 		if l := lines[c.Agent]; l != nil {
 			c.Spent, c.Refused, c.RefusedCost = l.Cost, l.Refused, l.RefusedCost
 		}

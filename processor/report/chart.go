@@ -58,37 +58,25 @@ func (c *canvas) dates(days []Day, step, y0 float64, loc *time.Location) {
 
 // chartScale is the axis of a chart: ticks steps of so many nano-dollars.
 type chartScale struct {
-	step  *big.Int
+	step  amount
 	ticks int64
 }
 
-// niceScale returns an axis with two to five steps of 1, 2 or 5 times a power of ten that reaches top.
+// niceScale returns an axis with two to five steps of 1, 2 or 5 times a power of ten, and at least a cent, that reaches top.
 func niceScale(top *amount) chartScale {
-	step := big.NewInt(10_000_000) // a cent
-	for _, times := range factors() {
-		scaled := new(big.Int).Mul(step, times)
-		ticks := new(big.Int).Add(&top.n, new(big.Int).Sub(scaled, big.NewInt(1)))
-		if ticks.Quo(ticks, scaled); ticks.IsInt64() && ticks.Int64() <= 5 {
-			return chartScale{scaled, max(2, ticks.Int64())}
+	for decade := amountOf(10_000_000); ; decade = decade.times(10) {
+		for _, factor := range []int64{1, 2, 5} {
+			for s := (chartScale{decade.times(factor), 2}); s.ticks <= 5; s.ticks++ {
+				if s.top().cmp(top) >= 0 {
+					return s
+				}
+			}
 		}
 	}
-	return chartScale{new(big.Int).Add(&top.n, big.NewInt(1)), 1}
-}
-
-// factors are 1, 2, 5, 10, 20, 50 and so on.
-func factors() []*big.Int {
-	var all []*big.Int
-	for power := big.NewInt(1); len(all) < 60; power = new(big.Int).Mul(power, big.NewInt(10)) {
-		for _, f := range []int64{1, 2, 5} {
-			all = append(all, new(big.Int).Mul(power, big.NewInt(f)))
-		}
-	}
-	return all
 }
 
 func (s chartScale) at(tick int64) *amount {
-	var a amount
-	a.n.Mul(s.step, big.NewInt(tick))
+	a := s.step.times(tick)
 	return &a
 }
 
@@ -97,7 +85,7 @@ func (s chartScale) top() *amount { return s.at(s.ticks) }
 // label leaves the cents out where no tick has any.
 func (s chartScale) label(tick int64) string {
 	text := s.at(tick).dollars()
-	if new(big.Int).Mod(s.step, big.NewInt(1_000_000_000)).Sign() == 0 {
+	if new(big.Int).Mod(s.step.Int(), big.NewInt(1_000_000_000)).Sign() == 0 {
 		text = text[:len(text)-len(".00")]
 	}
 	return text

@@ -87,7 +87,7 @@ type sheet struct{ text []byte }
 func (w *sheet) figures(section, date string, l Line) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	w.line(section, date, l.Agent, l.Provider, l.Model, codeOf(l.Agent+l.Model), number(l.Events), number(l.Errors), number(l.Unpriced),
-		l.InputTokens.n.String(), l.OutputTokens.n.String(), l.CacheTokens.n.String(), l.Cost.exact(), l.Before.exact(),
+		l.InputTokens.Sum.String(), l.OutputTokens.Sum.String(), l.CacheTokens.Sum.String(), l.Cost.exact(), l.Before.exact(),
 		number(l.Refused), l.RefusedCost.exact(), "")
 }
 

@@ -172,9 +172,7 @@ func against(change string) string {
 }
 
 func changeOf(before, after int64) string {
-	var b, a amount
-	b.n.SetInt64(before)
-	a.n.SetInt64(after)
+	b, a := amountOf(before), amountOf(after)
 	return change(&b, &a)
 }
 

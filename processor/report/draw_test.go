@@ -113,7 +113,7 @@ func hostileStatement(names []string) *Statement {
 	for i, name := range names {
 		l := Line{Agent: name}
 		l.Events, l.Unpriced = int64(i), 1
-		l.Cost.n.SetInt64(int64(i) * 1e9)
+		l.Cost = amountOf(int64(i) * 1e9)
 		s.ByAgent = append(s.ByAgent, l)
 		l.Agent, l.Model, l.Provider = "", name, names[len(names)-1-i]
 		s.ByModel = append(s.ByModel, l)
@@ -362,8 +362,7 @@ func TestAmounts(t *testing.T) {
 		{1_234_567_000_000_000, "$1,234,567.00", "1234567"},
 		{9_223_372_036_854_775_807, "$9,223,372,036.85", "9223372036.854775807"},
 	} {
-		var a amount
-		a.n.SetInt64(tc.nano)
+		a := amountOf(tc.nano)
 		if got := a.dollars(); got != tc.dollars {
 			t.Errorf("dollars(%d) = %s, want %s", tc.nano, got, tc.dollars)
 		}
@@ -390,11 +389,10 @@ func TestChange(t *testing.T) {
 func TestNiceScale(t *testing.T) {
 	t.Parallel()
 	for range 2000 {
-		var top amount
-		top.n.SetInt64(rand.Int64N(1 << (1 + rand.IntN(62))))
+		top := amountOf(rand.Int64N(1 << (1 + rand.IntN(62))))
 		s := niceScale(&top)
 		if s.top().cmp(&top) < 0 || s.ticks < 1 || s.ticks > 5 {
-			t.Fatalf("scale of %s: %d steps of %s", top.String(), s.ticks, s.step)
+			t.Fatalf("scale of %s: %d steps of %s", top.String(), s.ticks, s.step.String())
 		}
 	}
 }

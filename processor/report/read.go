@@ -61,10 +61,10 @@ func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 		return err
 	}
 	s.Complete, s.CompleteUntil = c.covers(rd.asOf), c.until()
-	if s.ByAgent, err = rd.lines(ctx, selectByAgent, selectRefusedByAgent); err != nil {
+	if s.ByAgent, err = rd.lines(ctx, selectByAgent); err != nil {
 		return fmt.Errorf("by agent: %w", err)
 	}
-	if s.ByModel, err = rd.lines(ctx, selectByModel, selectRefusedByModel); err != nil {
+	if s.ByModel, err = rd.lines(ctx, selectByModel); err != nil {
 		return fmt.Errorf("by model: %w", err)
 	}
 	for i := range s.ByModel {
@@ -85,35 +85,19 @@ func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 }
 
 // lines reads what each agent or each model did, and what it had cost in the period before.
-func (rd *reader) lines(ctx context.Context, sums, refused string) ([]Line, error) {
+func (rd *reader) lines(ctx context.Context, statement string) ([]Line, error) {
 	type key struct{ agent, provider, model string }
-	found := map[key]*Line{}
-	line := func(agent, provider, model string) *Line {
-		k := key{agent, provider, model}
-		if found[k] == nil {
-			found[k] = &Line{Agent: agent, Provider: provider, Model: model}
-		}
-		return found[k]
-	}
-	if err := rd.sums(ctx, sums, rd.from, rd.to, func(r *row) { line(r.agent, r.provider, r.model).add(&r.Figures) }); err != nil {
+	before := map[key]amount{}
+	err := rd.sums(ctx, statement, rd.before, rd.from, func(r *row) { before[key{r.agent, r.provider, r.model}] = r.Cost })
+	if err != nil {
 		return nil, err
 	}
-	err := rd.sums(ctx, sums, rd.before, rd.from, func(r *row) {
-		k := key{r.agent, r.provider, r.model}
-		if l := found[k]; l != nil {
-			l.Before.add(&r.Cost)
-		}
+	lines := []Line{}
+	err = rd.sums(ctx, statement, rd.from, rd.to, func(r *row) {
+		lines = append(lines, Line{r.agent, r.provider, r.model, r.Figures, before[key{r.agent, r.provider, r.model}]})
 	})
 	if err != nil {
 		return nil, err
-	}
-	err = rd.refused(ctx, refused, rd.from, rd.to, func(r *row) { line(r.agent, r.provider, r.model).add(&r.Figures) })
-	if err != nil {
-		return nil, err
-	}
-	lines := make([]Line, 0, len(found))
-	for _, l := range found {
-		lines = append(lines, *l)
 	}
 	slices.SortFunc(lines, func(a, b Line) int {
 		return cmp.Or(b.Cost.cmp(&a.Cost), cmp.Compare(b.Events, a.Events),
@@ -124,10 +108,7 @@ func (rd *reader) lines(ctx context.Context, sums, refused string) ([]Line, erro
 
 // whole reads what everything adds up to between two times.
 func (rd *reader) whole(ctx context.Context, from, to time.Time) (f Figures, err error) {
-	if err := rd.sums(ctx, selectWhole, from, to, func(r *row) { f.add(&r.Figures) }); err != nil {
-		return Figures{}, err
-	}
-	err = rd.refused(ctx, selectRefusedWhole, from, to, func(r *row) { f.add(&r.Figures) })
+	err = rd.sums(ctx, selectWhole, from, to, func(r *row) { f = r.Figures })
 	return f, err
 }
 
@@ -138,11 +119,7 @@ func (rd *reader) days(ctx context.Context, zone string) ([]Day, error) {
 	for i := range days {
 		days[i].Start = bounds[i]
 	}
-	err := rd.slots(ctx, bounds, func(r *row) { days[r.slot-1].add(&r.Figures) })
-	if err != nil {
-		return nil, err
-	}
-	err = rd.refusedSlots(ctx, bounds, func(r *row) { days[r.slot-1].add(&r.Figures) })
+	err := rd.slots(ctx, bounds, func(r *row) { days[r.slot-1].Figures = r.Figures })
 	return days, err
 }
 

@@ -7,7 +7,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// row is what a question about sums answers. Which names and whether slot is set depends on the question.
+// row is a row of a question about sums. Which names and whether slot is set depends on the question.
 type row struct {
 	slot                   int
 	agent, provider, model string
@@ -16,34 +16,45 @@ type row struct {
 
 const day = 24 * time.Hour
 
-// usageSums are the columns of every question about what was used.
-const usageSums = `
+// Every question about sums adds up these columns of the same rows: what was used, and what caps refused. Refused events are counted
+// when they arrive, which is when they were refused.
+const (
+	sums = `
 	coalesce(sum(events), 0)::bigint, coalesce(sum(errors), 0)::bigint, coalesce(sum(unpriced_events), 0)::bigint,
-	sum(input_tokens), sum(output_tokens), sum(cache_read_tokens), sum(cost_nano_usd)`
+	coalesce(sum(input_tokens), 0), coalesce(sum(output_tokens), 0), coalesce(sum(cache_read_tokens), 0), coalesce(sum(cost_nano_usd), 0),
+	coalesce(sum(refused), 0)::bigint, coalesce(sum(refused_nano_usd), 0)`
+
+	used = `SELECT bucket, agent, provider, model, events, errors, unpriced_events, input_tokens, output_tokens, cache_read_tokens,
+		cost_nano_usd, 0 AS refused, 0 AS refused_nano_usd`
+
+	refused = `
+	UNION ALL
+	SELECT bucket, agent, provider, model, 0, 0, 0, 0, 0, 0, 0, events, cost_nano_usd FROM refused_events
+	WHERE account_id = $1 AND bucket >= $2 AND bucket < $3
+) AS parts
+WHERE ($4::text[] IS NULL OR agent = ANY ($4))`
+)
 
 // daysAndEdges takes whole UTC days from the daily relation, and what is left before and after them from the quarter hours, so
 // that a month costs some thirty rows for each group and any period is exact.
 const daysAndEdges = `
 FROM (
-	SELECT * FROM usage_daily WHERE account_id = $1 AND bucket >= $4 AND bucket < $5
+	` + used + ` FROM usage_daily WHERE account_id = $1 AND bucket >= $5 AND bucket < $6
 	UNION ALL
-	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $4
+	` + used + ` FROM usage_15m WHERE account_id = $1 AND bucket >= $2 AND bucket < $5
 	UNION ALL
-	SELECT * FROM usage_15m WHERE account_id = $1 AND bucket >= $5 AND bucket < $3
-) AS parts
-WHERE ($6::text[] IS NULL OR agent = ANY ($6))`
+	` + used + ` FROM usage_15m WHERE account_id = $1 AND bucket >= $6 AND bucket < $3` + refused
 
 const (
-	selectWhole   = `SELECT 0, '', '', '',` + usageSums + daysAndEdges
-	selectByAgent = `SELECT 0, agent, '', '',` + usageSums + daysAndEdges + ` GROUP BY agent`
-	selectByModel = `SELECT 0, '', provider, model,` + usageSums + daysAndEdges + ` GROUP BY provider, model`
+	selectWhole   = `SELECT 0, '', '', '',` + sums + daysAndEdges
+	selectByAgent = `SELECT 0, agent, '', '',` + sums + daysAndEdges + ` GROUP BY agent`
+	selectByModel = `SELECT 0, '', provider, model,` + sums + daysAndEdges + ` GROUP BY provider, model`
 )
 
 // sums asks one of these between two times.
 func (rd *reader) sums(ctx context.Context, statement string, from, to time.Time, each func(*row)) error {
 	wholeFrom, wholeTo := wholeDays(from, to)
-	rows, _ := rd.tx.Query(ctx, statement, rd.account, from, to, wholeFrom, wholeTo, rd.agents)
-	return eachUsage(rows, each)
+	return rd.each(ctx, each, statement, rd.account, from, to, rd.agents, wholeFrom, wholeTo)
 }
 
 // wholeDays returns the whole UTC days between two times. Without any, all lies before them.
@@ -58,11 +69,12 @@ func wholeDays(from, to time.Time) (wholeFrom, wholeTo time.Time) {
 	return wholeFrom, wholeTo
 }
 
-func eachUsage(rows pgx.Rows, each func(*row)) error {
+func (rd *reader) each(ctx context.Context, each func(*row), statement string, args ...any) error {
 	var r row
+	rows, _ := rd.tx.Query(ctx, statement, args...)
 	_, err := pgx.ForEachRow(rows, []any{
 		&r.slot, &r.agent, &r.provider, &r.model, &r.Events, &r.Errors, &r.Unpriced,
-		&r.InputTokens, &r.OutputTokens, &r.CacheTokens, &r.Cost,
+		&r.InputTokens, &r.OutputTokens, &r.CacheTokens, &r.Cost, &r.Refused, &r.RefusedCost,
 	}, func() error {
 		each(&r)
 		return nil
@@ -71,10 +83,8 @@ func eachUsage(rows pgx.Rows, each func(*row)) error {
 }
 
 const (
-	slotsHead = `SELECT width_bucket(bucket, $4::timestamptz[]), '', '', '',` + usageSums + ` FROM `
-	slotsTail = `
-WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 AND ($5::text[] IS NULL OR agent = ANY ($5))
-GROUP BY 1`
+	slotsHead = `SELECT width_bucket(bucket, $5::timestamptz[]), '', '', '',` + sums + ` FROM (` + used + ` FROM `
+	slotsTail = ` WHERE account_id = $1 AND bucket >= $2 AND bucket < $3` + refused + ` GROUP BY 1`
 
 	selectDays     = slotsHead + `usage_daily` + slotsTail
 	selectHours    = slotsHead + `usage_hourly` + slotsTail
@@ -90,8 +100,7 @@ func (rd *reader) slots(ctx context.Context, bounds []time.Time, each func(*row)
 	case aligned(bounds, time.Hour):
 		statement = selectHours
 	}
-	rows, _ := rd.tx.Query(ctx, statement, rd.account, rd.from, rd.to, bounds, rd.agents)
-	return eachUsage(rows, each)
+	return rd.each(ctx, each, statement, rd.account, rd.from, rd.to, rd.agents, bounds)
 }
 
 // aligned reports whether all times are whole multiples of d in UTC.
@@ -102,36 +111,4 @@ func aligned(times []time.Time, d time.Duration) bool {
 		}
 	}
 	return true
-}
-
-// Refused events are counted when they arrive, which is when they were refused.
-const (
-	refusedSums = `coalesce(sum(events), 0)::bigint, sum(cost_nano_usd)`
-	refusedTail = `
-FROM refused_events
-WHERE account_id = $1 AND bucket >= $2 AND bucket < $3 AND ($4::text[] IS NULL OR agent = ANY ($4))`
-
-	selectRefusedWhole   = `SELECT 0, '', '', '', ` + refusedSums + refusedTail
-	selectRefusedByAgent = `SELECT 0, agent, '', '', ` + refusedSums + refusedTail + ` GROUP BY agent`
-	selectRefusedByModel = `SELECT 0, '', provider, model, ` + refusedSums + refusedTail + ` GROUP BY provider, model`
-	selectRefusedSlots   = `SELECT width_bucket(bucket, $5::timestamptz[]), '', '', '', ` + refusedSums + refusedTail + ` GROUP BY 1`
-)
-
-func (rd *reader) refused(ctx context.Context, statement string, from, to time.Time, each func(*row)) error {
-	rows, _ := rd.tx.Query(ctx, statement, rd.account, from, to, rd.agents)
-	return eachRefused(rows, each)
-}
-
-func (rd *reader) refusedSlots(ctx context.Context, bounds []time.Time, each func(*row)) error {
-	rows, _ := rd.tx.Query(ctx, selectRefusedSlots, rd.account, rd.from, rd.to, rd.agents, bounds)
-	return eachRefused(rows, each)
-}
-
-func eachRefused(rows pgx.Rows, each func(*row)) error {
-	var r row
-	_, err := pgx.ForEachRow(rows, []any{&r.slot, &r.agent, &r.provider, &r.model, &r.Refused, &r.RefusedCost}, func() error {
-		each(&r)
-		return nil
-	})
-	return err
 }
