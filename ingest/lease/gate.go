@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Config says what to do when nobody knows.
@@ -95,7 +96,7 @@ func (g *Gate) Run(ctx context.Context) {
 func (g *Gate) Ready() bool { return g.meters.Load() != nil && g.replica.Load().seen }
 
 // load reads every cap anew.
-func (g *Gate) load(ctx context.Context, db budget.DB) error {
+func (g *Gate) load(ctx context.Context, db pgdb.DB) error {
 	g.loading.Lock()
 	defer g.loading.Unlock()
 	budgets, err := budget.NewStore(db).All(ctx)

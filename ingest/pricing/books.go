@@ -14,6 +14,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/tariff"
 )
@@ -117,7 +118,7 @@ func (b *Books) Run(ctx context.Context) {
 }
 
 // load reads every override anew.
-func (b *Books) load(ctx context.Context, db tariff.DB) error {
+func (b *Books) load(ctx context.Context, db pgdb.DB) error {
 	list, err := tariff.NewStore(db).All(ctx)
 	if err != nil {
 		return err

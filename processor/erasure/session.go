@@ -3,16 +3,15 @@ package erasure
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema/advisory"
 	"github.com/outlayhq/outlay/schema/erasure"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // target is a session to be erased, or what one user has in it.
@@ -25,14 +24,10 @@ type target struct {
 // maxConflicts bounds how often a session is tried again because somebody else changed a row of it.
 const maxConflicts = 5
 
-const serializationFailure = "40001"
-
 // one erases a target and returns the number of its events.
 func (e *eraser) one(ctx context.Context, t *try, x target) (events int64, err error) {
 	for range maxConflicts {
-		events, err = e.once(ctx, t, x)
-		var pgErr *pgconn.PgError
-		if !errors.As(err, &pgErr) || pgErr.Code != serializationFailure {
+		if events, err = e.once(ctx, t, x); pgdb.SQLState(err) != pgdb.SerializationFailure {
 			break
 		}
 	}
@@ -57,8 +52,8 @@ func (e *eraser) once(ctx context.Context, t *try, x target) (events int64, err 
 		return 0, fmt.Errorf("connect: %w", err)
 	}
 	defer conn.Release()
-	if _, err := conn.Exec(ctx, stopFolding, advisory.FoldSessions); err != nil {
-		return 0, fmt.Errorf("stop folding: %w", err)
+	if err := pgdb.Exec(ctx, conn, "stop folding", stopFolding, advisory.FoldSessions); err != nil {
+		return 0, err
 	}
 	defer resume(ctx, conn)
 	err = pgx.BeginTxFunc(ctx, conn, pgx.TxOptions{IsoLevel: pgx.RepeatableRead}, func(tx pgx.Tx) error {

@@ -4,13 +4,13 @@ import (
 	"cmp"
 	"context"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
+
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // selectPrices counts the events by the price that was applied to each, and those that have none recorded. Only the events
@@ -32,8 +32,6 @@ LIMIT 50`
 // pricesTimeout bounds counting by price: an account may have more events than can be read one by one.
 const pricesTimeout = 20 * time.Second
 
-const queryCanceled = "57014"
-
 // prices reads which prices were applied, the one that most was paid by first, and of how many of the events that is not known.
 func (rd *reader) prices(ctx context.Context, events int64) ([]Price, int64, error) {
 	var prices []Price
@@ -46,8 +44,7 @@ func (rd *reader) prices(ctx context.Context, events int64) ([]Price, int64, err
 		prices, known, err = rd.pricesApplied(ctx, tx)
 		return err
 	})
-	var pgErr *pgconn.PgError
-	if errors.As(err, &pgErr) && pgErr.Code == queryCanceled {
+	if pgdb.SQLState(err) == pgdb.QueryCanceled {
 		return nil, events, nil
 	}
 	if err != nil {

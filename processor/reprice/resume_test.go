@@ -13,6 +13,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/reprice"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -86,13 +87,13 @@ func TestSliceIsSavedOnce(t *testing.T) {
 			t.Fatalf("save %d changes: %v", len(first.changes), err)
 		}
 		after := l.stored()
-		if err := taken.save(t.Context(), taken.try, &taken.state, first); sqlState(err) != stateMoved {
+		if err := taken.save(t.Context(), taken.try, &taken.state, first); pgdb.SQLState(err) != stateMoved {
 			t.Errorf("a slice saves again: %v", err)
 		}
 		taken.state.Slice, taken.state.Next = 1, first.next
 		second := taken.next(now)
 		l.exec(`UPDATE events SET cost_nano_usd = cost_nano_usd + 1 WHERE event_id = $1`, second.changes[3].Event)
-		if err := taken.save(t.Context(), taken.try, &taken.state, second); sqlState(err) != stateMoved || !passing(err) {
+		if err := taken.save(t.Context(), taken.try, &taken.state, second); pgdb.SQLState(err) != stateMoved || !passing(err) {
 			t.Errorf("a slice saves though an event has changed: %v", err)
 		}
 		l.exec(`UPDATE events SET cost_nano_usd = cost_nano_usd - 1 WHERE event_id = $1`, second.changes[3].Event)
@@ -125,7 +126,7 @@ func TestDryRunCountsASliceOnce(t *testing.T) {
 	if err := try.save(t.Context(), try.try, &try.state, all); err != nil || len(all.changes) == 0 {
 		t.Fatalf("save %d changes: %v", len(all.changes), err)
 	}
-	if err := try.save(t.Context(), try.try, &try.state, all); sqlState(err) != stateMoved {
+	if err := try.save(t.Context(), try.try, &try.state, all); pgdb.SQLState(err) != stateMoved {
 		t.Errorf("a slice saves again: %v", err)
 	}
 	var counted int

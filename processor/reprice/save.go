@@ -9,10 +9,9 @@ import (
 	"slices"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
-
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/job"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/reprice"
 )
@@ -37,7 +36,7 @@ func (r *Repricer) save(ctx context.Context, try int, state *reprice.State, s *s
 		statement, args = correctAndMoveOn, append(args, s.correctArgs(state)...)
 	}
 	_, err := r.Pool.Exec(ctx, statement, args...)
-	if sqlState(err) == stateGivenUp {
+	if pgdb.SQLState(err) == stateGivenUp {
 		return fmt.Errorf("%w: %w", job.ErrLost, err)
 	}
 	return err
@@ -94,7 +93,7 @@ const (
 
 // passing reports whether an error may be gone at the next try: others were in the way, or the database was away.
 func passing(err error) bool {
-	switch state := sqlState(err); {
+	switch state := pgdb.SQLState(err); {
 	case errors.Is(err, job.ErrLost):
 		return false
 	case state == stateMoved:
@@ -105,12 +104,4 @@ func passing(err error) bool {
 		// Transaction rollback, resources, operator intervention, locks not to be had.
 		return slices.Contains([]string{"40", "53", "55", "57", "58"}, state[:2])
 	}
-}
-
-func sqlState(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/reprice"
 )
 
@@ -89,14 +90,11 @@ const selectCount = `
 SELECT coalesce(sum(events), 0)::bigint FROM usage_15m
 WHERE account_id = $1 AND bucket > $2::timestamptz - interval '15 minutes' AND bucket < $3 AND ($4::text IS NULL OR model = $4)`
 
-// queryCanceled is the SQLSTATE of a statement that took longer than it may.
-const queryCanceled = "57014"
-
 // count returns how many events there are about: those with another source of cost are among them. It returns 0 where to count
 // them takes too long.
 func (r *Repricer) count(ctx context.Context, state *reprice.State) (n int64, err error) {
 	err = r.Pool.QueryRow(ctx, selectCount, state.AccountID, state.From, state.To, state.Model).Scan(&n)
-	if sqlState(err) == queryCanceled {
+	if pgdb.SQLState(err) == pgdb.QueryCanceled {
 		return 0, nil
 	}
 	if err != nil {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // ErrBadRefresh is returned for a refresh token that is unknown, expired, used
@@ -42,7 +43,7 @@ SELECT account_of_refresh_token($1)`
 
 // Account returns the account of a refresh token, or ErrBadRefresh. The token may not
 // be good any more.
-func (s *SignIns) Account(ctx context.Context, db account.DB, token string) (schema.ID, error) {
+func (s *SignIns) Account(ctx context.Context, db pgdb.DB, token string) (schema.ID, error) {
 	var id *schema.ID
 	hash := sha256.Sum256([]byte(token))
 	if err := db.QueryRow(ctx, selectAccount, hash[:]).Scan(&id); err != nil {
@@ -159,7 +160,7 @@ SELECT signed_in_from($1, $2)`
 
 // Familiar returns a FamiliarFunc. A sign-in is remembered for its lifetime or longer;
 // refreshing it somewhere else, with a stolen token, makes no network familiar.
-func (s *SignIns) Familiar(db account.DB) FamiliarFunc {
+func (s *SignIns) Familiar(db pgdb.DB) FamiliarFunc {
 	return func(ctx context.Context, email, network string) (familiar bool, err error) {
 		if account.EmailFault(email) != "" {
 			return false, nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // standingAge is how long an answer of the database is believed when no notice of a change comes: so soon a sign-out
@@ -49,7 +50,7 @@ type standing struct {
 // Accounts runs statements that see one account only.
 type Accounts interface {
 	// Read returns what runs single statements that read.
-	Read(accountID schema.ID) account.DB
+	Read(accountID schema.ID) pgdb.DB
 	// Write runs f in a transaction.
 	Write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error
 }

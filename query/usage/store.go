@@ -19,7 +19,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // ErrNotFound is returned for an id or name that the account does not have.
@@ -90,7 +90,7 @@ func (s *Store) write(ctx context.Context, accountID schema.ID, f func(context.C
 }
 
 // Read returns what asks single statements for an account, see Once.
-func (s *Store) Read(accountID schema.ID) account.DB { return s.Once(accountID) }
+func (s *Store) Read(accountID schema.ID) pgdb.DB { return s.Once(accountID) }
 
 // Write runs f in a transaction of one account, for what other packages write.
 func (s *Store) Write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error {

@@ -11,9 +11,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // ErrNotFound is returned for an id that names nothing in the account.
@@ -54,21 +54,14 @@ type Account struct {
 	CreatedAt time.Time
 }
 
-// DB is what Store needs of pgx: a pool, a connection or a transaction.
-type DB interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Store reads and writes accounts, users and API keys.
 type Store struct {
-	db  DB
+	db  pgdb.DB
 	now func() time.Time
 }
 
 // NewStore returns a Store on db, which the caller owns. now returns the time.
-func NewStore(db DB, now func() time.Time) *Store { return &Store{db: db, now: now} }
+func NewStore(db pgdb.DB, now func() time.Time) *Store { return &Store{db: db, now: now} }
 
 // Page chooses a part of a list, newest first. The zero Page is the whole list.
 type Page struct {

@@ -8,9 +8,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Role says what a user may do in the account.
@@ -95,20 +95,13 @@ func (s *Store) CreateUser(ctx context.Context, accountID schema.ID, email, pass
 		PasswordHash: passwordHash, Role: role, CreatedAt: now,
 	}
 	_, err := s.db.Exec(ctx, insertUser, u.ID, u.AccountID, u.Email, u.PasswordHash, u.Role, u.CreatedAt)
-	if isUniqueViolation(err) {
+	if pgdb.SQLState(err) == pgdb.UniqueViolation {
 		return User{}, ErrEmailTaken
 	}
 	if err != nil {
 		return User{}, fmt.Errorf("create user: %w", err)
 	}
 	return u, nil
-}
-
-const uniqueViolation = "23505"
-
-func isUniqueViolation(err error) bool {
-	var pgErr *pgconn.PgError
-	return errors.As(err, &pgErr) && pgErr.Code == uniqueViolation
 }
 
 const userColumns = `id, account_id, email, password_hash, role, created_at, disabled_at, coalesce(issuer, ''), coalesce(subject, '')`
@@ -174,10 +167,7 @@ SELECT id FROM users WHERE account_id = $1 ORDER BY id FOR UPDATE`
 // caller's transaction, so that two of them cannot each remove one of the last two
 // owners.
 func (s *Store) LockUsers(ctx context.Context, accountID schema.ID) error {
-	if _, err := s.db.Exec(ctx, lockUsers, accountID); err != nil {
-		return fmt.Errorf("lock users: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "lock users", lockUsers, accountID)
 }
 
 const updateUserRole = `
@@ -212,12 +202,5 @@ func (s *Store) Enable(ctx context.Context, accountID, userID schema.ID) error {
 }
 
 func (s *Store) changeUser(ctx context.Context, sql string, args ...any) error {
-	tag, err := s.db.Exec(ctx, sql, args...)
-	if err != nil {
-		return fmt.Errorf("change user: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrNotFound
-	}
-	return nil
+	return pgdb.Change(ctx, s.db, "change user", ErrNotFound, sql, args...)
 }

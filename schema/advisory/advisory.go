@@ -5,11 +5,9 @@ package advisory
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Key is a lock of which a database has one.
@@ -53,12 +51,6 @@ const lockAccount = `SELECT pg_advisory_xact_lock($1::integer, hashtext($2::uuid
 
 // LockAccount waits for the lock of an account and holds it until the transaction ends. Two accounts may share a lock by the chance
 // of a hash; they then wait for each other and nothing else.
-func LockAccount(ctx context.Context, tx interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-}, class Class, account schema.ID,
-) error {
-	if _, err := tx.Exec(ctx, lockAccount, class, account); err != nil {
-		return fmt.Errorf("lock the account: %w", err)
-	}
-	return nil
+func LockAccount(ctx context.Context, tx pgdb.DB, class Class, account schema.ID) error {
+	return pgdb.Exec(ctx, tx, "lock the account", lockAccount, class, account)
 }

@@ -7,26 +7,19 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // ErrNotFound is returned for a scope without a cap.
 var ErrNotFound = errors.New("there is no budget")
 
-// DB is what Store needs of pgx: a pool, a connection or a transaction.
-type DB interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // Store reads and writes caps.
-type Store struct{ db DB }
+type Store struct{ db pgdb.DB }
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db DB) *Store { return &Store{db} }
+func NewStore(db pgdb.DB) *Store { return &Store{db} }
 
 const putBudget = `
 INSERT INTO budgets (account_id, agent, limit_nano_usd, period, timezone, alert_at, on_unpriced, epoch)
@@ -42,25 +35,14 @@ func (s *Store) Put(ctx context.Context, b Budget) error {
 	if b.AlertAt == nil {
 		b.AlertAt = []float64{}
 	}
-	_, err := s.db.Exec(ctx, putBudget, b.AccountID, b.Agent, int64(b.Limit), b.Period, b.Timezone, b.AlertAt, b.OnUnpriced)
-	if err != nil {
-		return fmt.Errorf("set budget: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "set budget", putBudget, b.AccountID, b.Agent, int64(b.Limit), b.Period, b.Timezone, b.AlertAt, b.OnUnpriced)
 }
 
 const deleteBudget = `DELETE FROM budgets WHERE account_id = $1 AND agent = $2`
 
 // Delete removes a cap. It returns ErrNotFound.
 func (s *Store) Delete(ctx context.Context, scope Scope) error {
-	tag, err := s.db.Exec(ctx, deleteBudget, scope.AccountID, scope.Agent)
-	if err != nil {
-		return fmt.Errorf("remove budget: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrNotFound
-	}
-	return nil
+	return pgdb.Change(ctx, s.db, "remove budget", ErrNotFound, deleteBudget, scope.AccountID, scope.Agent)
 }
 
 const selectBudget = `

@@ -10,9 +10,9 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/price"
 )
 
@@ -52,17 +52,11 @@ func (o Override) Check() schema.Faults {
 	return faults
 }
 
-// DB is what Store needs of pgx: a pool, a connection or a transaction.
-type DB interface {
-	Exec(ctx context.Context, sql string, args ...any) (pgconn.CommandTag, error)
-	Query(ctx context.Context, sql string, args ...any) (pgx.Rows, error)
-}
-
 // Store reads and writes overrides.
-type Store struct{ db DB }
+type Store struct{ db pgdb.DB }
 
 // NewStore returns a Store on db, which the caller owns.
-func NewStore(db DB) *Store { return &Store{db} }
+func NewStore(db pgdb.DB) *Store { return &Store{db} }
 
 const insertOverride = `
 INSERT INTO price_overrides (override_id, account_id, match, provider, from_time, input_pico_usd, output_pico_usd,
@@ -78,29 +72,15 @@ func (s *Store) Add(ctx context.Context, o Override) error {
 		from = &o.From
 	}
 	r := o.Rates
-	tag, err := s.db.Exec(ctx, insertOverride, o.ID, o.AccountID, o.Match, o.Provider, from, r.Input, r.Output,
+	return pgdb.Change(ctx, s.db, "add price override", ErrExists, insertOverride, o.ID, o.AccountID, o.Match, o.Provider, from, r.Input, r.Output,
 		r.CacheRead, r.CacheWrite, r.CacheWrite1h, r.Reasoning, o.CreatedAt, o.CreatedBy)
-	if err != nil {
-		return fmt.Errorf("add price override: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrExists
-	}
-	return nil
 }
 
 const deleteOverride = `DELETE FROM price_overrides WHERE account_id = $1 AND override_id = $2`
 
 // Delete removes an override. It returns ErrNotFound.
 func (s *Store) Delete(ctx context.Context, accountID, id schema.ID) error {
-	tag, err := s.db.Exec(ctx, deleteOverride, accountID, id)
-	if err != nil {
-		return fmt.Errorf("remove price override: %w", err)
-	}
-	if tag.RowsAffected() == 0 {
-		return ErrNotFound
-	}
-	return nil
+	return pgdb.Change(ctx, s.db, "remove price override", ErrNotFound, deleteOverride, accountID, id)
 }
 
 const selectOverrides = `
@@ -124,10 +104,7 @@ FROM price_overrides WHERE account_id = $1`
 
 // Pin keeps the overrides of an account as they are now, for a job.
 func (s *Store) Pin(ctx context.Context, accountID, jobID schema.ID) error {
-	if _, err := s.db.Exec(ctx, pinOverrides, accountID, jobID); err != nil {
-		return fmt.Errorf("pin price overrides: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, s.db, "pin price overrides", pinOverrides, accountID, jobID)
 }
 
 const selectPinned = `
