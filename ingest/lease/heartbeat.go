@@ -2,9 +2,9 @@ package lease
 
 import (
 	"context"
-	"time"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // replica is this process as the database knows it. A process that was silent for too long goes on as another replica, because the
@@ -30,10 +30,8 @@ func (g *Gate) beat(ctx context.Context) {
 		if err := g.heartbeat(ctx); err != nil && ctx.Err() == nil {
 			g.log.WarnContext(ctx, "heartbeat not confirmed", "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, g.times.ValidFor/beatsPerValidity) != nil {
 			return
-		case <-time.After(g.times.ValidFor / beatsPerValidity):
 		}
 	}
 }

@@ -19,6 +19,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // Key is an idempotency key of an account, as the event id that is derived from it.
@@ -174,10 +175,8 @@ func (c *Checker) run(ctx context.Context, r *round) {
 		if err = c.look(ctx, r, ends); err != nil || r.complete || len(r.recorded) == len(r.keys) {
 			break
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, pollInterval) != nil {
 			err = errBehind
-		case <-time.After(pollInterval):
 		}
 	}
 	if err != nil {

@@ -45,10 +45,12 @@ VALUES ($1, $2, 'alert', $3, $4, $5, $6, $7, $8, $8, $7, $9)
 ON CONFLICT (alert_id, scope) WHERE ended_at IS NULL DO NOTHING
 RETURNING incident_id, started_at, ended_at, peak`
 
+// An incident that somebody else ended has no row.
 const endIncident = `
 UPDATE incidents SET ended_at = greatest($2, started_at) WHERE incident_id = $1 AND ended_at IS NULL
 RETURNING incident_id, started_at, ended_at, peak`
 
+// The peak is the value furthest from the threshold or the baseline.
 const raisePeak = `UPDATE incidents SET peak = $2, peak_at = $3 WHERE incident_id = $1 AND ended_at IS NULL`
 
 // applyRule begins, ends and changes the incidents of a rule. sent counts the messages that it adds, by type.
@@ -147,6 +149,7 @@ func newMessage(t alert.Type, r *alert.Rule, v *evaluation, i *incident, at time
 	}
 }
 
+// A rule that was deleted meanwhile has no status. The times of the last data and the last firing stay when a check has none.
 const saveStatus = `
 INSERT INTO alert_status AS s (alert_id, account_id, state, value, checked_at, data_at, fired_at)
 SELECT q.alert_id, $1, q.state, q.value, q.checked_at, q.data_at, q.fired_at
@@ -156,6 +159,7 @@ JOIN alert_rules r ON r.alert_id = q.alert_id
 ON CONFLICT (alert_id) DO UPDATE SET state = excluded.state, value = excluded.value, checked_at = excluded.checked_at,
   data_at = coalesce(excluded.data_at, s.data_at), fired_at = coalesce(excluded.fired_at, s.fired_at)`
 
+// saveStatuses writes what the last check of each rule found, which the API shows.
 func saveStatuses(ctx context.Context, tx pgx.Tx, accountID schema.ID, results []result) error {
 	n := len(results)
 	ids, states, values := make([]schema.ID, n), make([]string, n), make([]*float64, n)
@@ -171,6 +175,7 @@ func saveStatuses(ctx context.Context, tx pgx.Tx, accountID schema.ID, results [
 	return nil
 }
 
+// It is one statement for all accounts, whatever the number of rules.
 const endOrphans = `
 UPDATE incidents i SET ended_at = greatest($1, started_at)
 WHERE kind = 'alert' AND ended_at IS NULL AND NOT EXISTS (SELECT FROM alert_rules r WHERE r.alert_id = i.alert_id AND r.enabled)`

@@ -24,12 +24,14 @@ const (
 	minDaySpread = 0.12
 )
 
+// week is the period that agents are compared over: their load follows the hours of the working week.
 const week = 7 * 24 * time.Hour
 
 // tally is what the events of a span of time add up to for one metric. The value is
 // num, or num for each den where the metric is a rate.
 type tally struct{ num, den, events float64 }
 
+// add adds a part of o, from 0 to 1.
 func (t *tally) add(o tally, part float64) {
 	t.num += o.num * part
 	t.den += o.den * part
@@ -39,6 +41,7 @@ func (t *tally) add(o tally, part float64) {
 // hours are an agent's tallies by the hour, in Unix seconds.
 type hours map[int64]tally
 
+// hourSeconds is the length of an hour in the unit of hours' keys.
 const hourSeconds = 3600
 
 // between returns the tally of a span, in Unix seconds. Of an hour that lies in it
@@ -55,7 +58,9 @@ func (h hours) between(from, to int64) tally {
 
 // baseline is what is to be expected of a window, from the same hours of the weeks before. All values are in the unit of the metric.
 type baseline struct {
-	median, spread float64
+	median float64
+	// spread is how far values usually are from the median, comparable to a standard deviation.
+	spread float64
 	// events is the median number of events.
 	events float64
 	// least is the lowest value ever seen.
@@ -138,6 +143,7 @@ func leastSpread(m alert.Metric, u baseline, window time.Duration) float64 {
 	return max(1, least)
 }
 
+// median returns the middle of values, which are not empty and keep their order.
 func median(values []float64) float64 {
 	sorted := slices.Sorted(slices.Values(values))
 	middle := len(sorted) / 2
@@ -158,6 +164,7 @@ func valueOf(m alert.Metric, t tally) (float64, bool) {
 	return t.num / t.den, true
 }
 
+// isRate reports whether a metric is a quotient, so that it cannot be summed over hours.
 func isRate(m alert.Metric) bool { return m == alert.ErrorRate || m == alert.LatencyP95 }
 
 // alertsOnDrop reports whether a metric below its baseline is worth an alert: fewer errors are not.

@@ -85,8 +85,10 @@ func (w *Evaluator) capsChecked(ctx context.Context, now time.Time) (since time.
 	return since, until, nil
 }
 
+// It never goes back, also when partitions are assigned anew.
 const setCapsChecked = `UPDATE alert_leader SET caps_checked_until = greatest(caps_checked_until, $1)`
 
+// noteCapsChecked saves up to when caps are checked, so that the next leader goes on from there.
 func (w *Evaluator) noteCapsChecked(ctx context.Context, until time.Time) error {
 	return w.leader.transaction(ctx, func(tx pgx.Tx) error {
 		return pgdb.Exec(ctx, tx, "note how far caps are checked", setCapsChecked, until)
@@ -102,6 +104,7 @@ type capsCheck struct {
 	since, now time.Time
 }
 
+// run saves the thresholds that were crossed and not saved before, and ends the incidents of caps that are not reached any more.
 func (c *capsCheck) run(ctx context.Context, budgets []budget.Budget, reached []reachedCap) error {
 	caps, err := c.spentCaps(ctx, c.store, c.accountID, c.periods(budgets))
 	if err != nil {
@@ -144,6 +147,7 @@ func (c *capsCheck) run(ctx context.Context, budgets []budget.Budget, reached []
 // capPeriod is a period of a cap.
 type capPeriod struct {
 	budget.Budget
+	// window is the period's time; that of a cap in total has no end.
 	window budget.Window
 }
 

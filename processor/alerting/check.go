@@ -74,6 +74,7 @@ func (w *Evaluator) evaluate(ctx context.Context, r *alert.Rule, was ruleInciden
 	return evaluations, nil
 }
 
+// window reads the sums that a rule is evaluated with. Percentiles cannot be shared between rules, because they do not add up.
 func (w *Evaluator) window(ctx context.Context, r *alert.Rule, seen map[alert.Window][]sum, from, to time.Time) ([]sum, error) {
 	if r.Metric == alert.LatencyP95 {
 		return w.latencies(ctx, r, from, to)
@@ -88,9 +89,12 @@ func (w *Evaluator) window(ctx context.Context, r *alert.Rule, seen map[alert.Wi
 
 // knownPast is a cache of what a rule is compared with, until its window moves into another hour or the rule is changed.
 type knownPast struct {
+	// from and to are the hours in which the window begins and ends, changed is when the rule was.
 	from, to, changed time.Time
-	past              map[string]hours
-	used              time.Time
+	// past is by agent.
+	past map[string]hours
+	// used is when the rule was last checked, for forget.
+	used time.Time
 }
 
 // pastOf reads the past of a rule once an hour.

@@ -15,19 +15,23 @@ type ruleIncidents struct {
 	ended map[string]time.Time
 }
 
+// openIncident is an incident that has not ended.
 type openIncident struct {
-	id   schema.ID
+	id schema.ID
+	// peak is the value furthest off until now.
 	peak float64
 }
 
 // decision is what is to be changed for a rule.
 type decision struct {
+	// fire are the evaluations that begin an incident each.
 	fire []evaluation
 	// resolve and peak are by the incident they change.
 	resolve []change
 	peak    []change
 }
 
+// change is an open incident with the evaluation that ends it or raises its peak.
 type change struct {
 	incident   openIncident
 	evaluation evaluation

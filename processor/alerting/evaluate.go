@@ -10,22 +10,26 @@ import (
 // measurement is the value of a rule's metric for one scope. An empty scope is everything that the rule looks at, another an agent.
 type measurement struct {
 	scope string
+	// value is in the unit of the rule's threshold: money in nano-dollars, rates as a share of 1, latencies in milliseconds.
 	value float64
 	// known is false where there is nothing to have a value, such as the error rate
 	// of no events.
-	known  bool
+	known bool
+	// events is how many events the value is made of.
 	events float64
 }
 
 // evaluation is a measurement with what the rule's condition makes of it.
 type evaluation struct {
 	measurement
+	// holds is whether the rule's condition does.
 	holds bool
 	// low is set when the value is below the baseline.
 	low bool
 	// learning is set when there is too little past for a baseline.
 	learning bool
-	summary  string
+	// summary is the sentence for people.
+	summary string
 }
 
 // evaluateAbove compares with the rule's threshold.

@@ -40,15 +40,17 @@ type Deps struct {
 	Topic   string
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
-	Now     func() time.Time
+	// Now is the clock of windows and incidents; leases go by the database's.
+	Now func() time.Time
 }
 
 // Evaluator checks the rules while its process is the leader.
 type Evaluator struct {
-	cfg     Config
-	pool    *pgxpool.Pool
-	topic   string
-	leader  leader
+	cfg    Config
+	pool   *pgxpool.Pool
+	topic  string
+	leader leader
+	// known is a cache by rule, used by one goroutine.
 	known   map[schema.ID]knownPast
 	metrics *metrics
 	log     *slog.Logger

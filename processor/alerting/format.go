@@ -46,6 +46,7 @@ func formatValue(m alert.Metric, v float64) string {
 	return formatNumber(m, v)
 }
 
+// plural writes a thing with its number, which was formatted.
 func plural(n, thing string) string {
 	if n == "1" {
 		return n + " " + thing
@@ -53,6 +54,7 @@ func plural(n, thing string) string {
 	return n + " " + thing + "s"
 }
 
+// nanoPerUSD is how many nano-dollars a dollar has.
 const nanoPerUSD = 1e9
 
 // formatNumber writes a value without its unit.

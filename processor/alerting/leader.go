@@ -21,10 +21,12 @@ var errNotLeader = errors.New("another processor is the leader")
 // leader is this process as a holder of the lease, or a candidate for it. The lease is a row; only its holder may write what a check
 // found.
 type leader struct {
-	pool   *pgxpool.Pool
+	pool *pgxpool.Pool
+	// holder names this process in the row of the lease.
 	holder schema.ID
 }
 
+// Times are the database's, so that the clocks of processors need not agree.
 const renewLease = `
 UPDATE alert_leader SET holder = $1, until = clock_timestamp() + $2::interval
 WHERE holder = $1 OR until < clock_timestamp()`
@@ -34,6 +36,7 @@ func (l *leader) renew(ctx context.Context) error {
 	return pgdb.Change(ctx, l.pool, "renew the lease", errNotLeader, renewLease, l.holder, leaseFor)
 }
 
+// A lease that another process holds is left alone.
 const endLease = `UPDATE alert_leader SET until = '-infinity' WHERE holder = $1`
 
 // resign gives the lease up, so that another process can take it at once.
@@ -41,6 +44,7 @@ func (l *leader) resign(ctx context.Context) error {
 	return pgdb.Exec(ctx, l.pool, "give up the lease", endLease, l.holder)
 }
 
+// FOR SHARE makes whoever would take the lease wait for the transaction.
 const lockLease = `SELECT true FROM alert_leader WHERE holder = $1 AND until > clock_timestamp() FOR SHARE`
 
 // transaction runs f in a transaction during which nobody else can take the lease. A leader that was paused past its lease changes

@@ -7,15 +7,17 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
+// metrics of processors that are not the leader stand still; leading says which one to look at.
 type metrics struct {
 	leading     prometheus.Gauge
-	checked     prometheus.Gauge
+	checked     prometheus.Gauge // Unix seconds
 	duration    prometheus.Histogram
 	errors      prometheus.Counter
 	behind      prometheus.Gauge
 	transitions *prometheus.CounterVec
 }
 
+// newMetrics registers the metrics, with every type of message at 0.
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	m := &metrics{

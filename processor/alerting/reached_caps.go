@@ -12,11 +12,14 @@ import (
 
 // reachedCap is the incident of a cap that is reached.
 type reachedCap struct {
-	id                                schema.ID
+	id schema.ID
+	// agent is empty for the account's own cap.
 	agent                             string
 	startedAt, periodStart, periodEnd time.Time
-	epoch                             int32
-	peak                              float64
+	// epoch is that of the cap when it was reached; a reset raises it.
+	epoch int32
+	// peak is the largest part of the cap that was spent; 1 is all of it.
+	peak float64
 }
 
 const selectReached = `

@@ -14,8 +14,10 @@ type sum struct {
 	Agent, Provider, Model    string
 	Events, Errors, Unpriced  float64
 	InputTokens, OutputTokens float64
-	CostNanoUSD, LatencyP95MS float64
-	Hour                      time.Time
+	CostNanoUSD               float64
+	LatencyP95MS              float64 // Negative where it is not known.
+	// Hour is the start of the hour for sums of the past, of the window for others.
+	Hour time.Time
 }
 
 // measures are the columns of sum after its names. A percentile does not add up, so
@@ -25,8 +27,10 @@ const measures = `
   sum(input_tokens)::float8 AS input_tokens, sum(output_tokens)::float8 AS output_tokens,
   sum(cost_nano_usd)::float8 AS cost_nano_usd`
 
+// noPercentile stands for the column where the percentile is not needed.
 const noPercentile = `, 0::float8 AS latency_p95_ms`
 
+// percentile is -1 where no event has a latency.
 const percentile = `, coalesce(latency_percentile(sum(latency_histogram), 9007199254740991, 95), -1)::float8 AS latency_p95_ms`
 
 const selectSums = `
@@ -58,6 +62,7 @@ func (w *Evaluator) latencies(ctx context.Context, r *alert.Rule, from, to time.
 const selectPast = `
 SELECT agent, '' AS provider, '' AS model, date_bin('1 hour', bucket, timestamptz '2000-01-01 00:00:00+00') AS hour,` + measures
 
+// The weeks that are compared with are asked for at once.
 const fromPast = `
 FROM unnest($2::timestamptz[], $3::timestamptz[]) AS q (start, finish)
 JOIN arrivals a ON a.account_id = $1 AND a.bucket >= q.start AND a.bucket < q.finish` + filtered + `

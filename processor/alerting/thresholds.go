@@ -19,14 +19,16 @@ type crossing struct {
 	share float64
 }
 
+// crossingKey distinguishes crossings of which each is notified once: a cap that is reset or changed is crossed anew.
 type crossingKey struct {
-	agent string
+	agent string // Empty for the account's own cap.
 	start time.Time
-	epoch int32
+	epoch int32 // Counts the resets of the cap.
 	share float64
 	limit schema.NanoUSD
 }
 
+// key returns the key of a crossing of the cap as it is now.
 func (p *crossing) key() crossingKey {
 	return crossingKey{p.Agent, p.window.Start.UTC(), p.Epoch, p.share, p.Limit}
 }
@@ -173,6 +175,7 @@ const soon = 2 * time.Minute
 // inTime is how messages write a time.
 const inTime = "2006-01-02 15:04 UTC"
 
+// message returns what the account's channels are sent. reached is when the threshold was crossed.
 func (p *crossing) message(id schema.ID, reached, now time.Time) *alert.Message {
 	whose := "The account"
 	if p.Agent != "" {

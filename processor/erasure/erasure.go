@@ -13,6 +13,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/erasure"
 )
 
@@ -89,10 +90,8 @@ func (e *eraser) awaitStored(ctx context.Context, t *try) error {
 		if e.now().After(deadline) {
 			return errNotStored
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(time.Second):
+		if err := backoff.Sleep(ctx, time.Second); err != nil {
+			return err
 		}
 	}
 }

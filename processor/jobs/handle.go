@@ -14,7 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema/job"
 )
 
-// Options say how a kind of job is worked on.
+// Options are how a kind of job is worked on.
 type Options struct {
 	// Workers is how many jobs of the kind one replica works on at a time. Defaults to 1.
 	Workers int
@@ -24,16 +24,19 @@ type Options struct {
 	Wait func(failures int) time.Duration
 }
 
-// kind is how jobs of one kind are done.
+// kind is how jobs of one kind are done: Options with their defaults, and the function that was registered.
 type kind struct {
 	workers int
 	timeout time.Duration
 	wait    func(failures int) time.Duration
-	run     func(context.Context, *job.Try) (result any, err error)
+	// run decodes the arguments and does one try. It may panic.
+	run func(context.Context, *job.Try) (result any, err error)
 }
 
+// defaultTimeout is that of Options, and of what Every does.
 const defaultTimeout = 10 * time.Minute
 
+// defaultWait is that of Options. With the 10 tries that a job has, what lasts for 8 minutes does not fail it.
 func defaultWait(failures int) time.Duration {
 	return backoff.Wait(failures, time.Second, 5*time.Minute)
 }
@@ -43,6 +46,7 @@ type Task[T job.Args] struct {
 	*job.Try
 	// Args are the decoded arguments.
 	Args T
+	// pool is the runner's.
 	pool *pgxpool.Pool
 }
 

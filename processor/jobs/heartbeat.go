@@ -47,12 +47,14 @@ func (r *Runner) beat(ctx context.Context) {
 const upsertHeartbeat = `
 INSERT INTO job_runners (runner_id, seen_at) VALUES ($1, now()) ON CONFLICT (runner_id) DO UPDATE SET seen_at = now()`
 
+// writeHeartbeat writes this runner's row. The clock is the database's, so that runners need not agree on the time.
 func (r *Runner) writeHeartbeat(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(ctx, r.deadAfter)
 	defer cancel()
 	return pgdb.Exec(ctx, r.pool, "write the heartbeat", upsertHeartbeat, r.id)
 }
 
+// Rows of runners that were killed are deleted by the way.
 const deleteHeartbeat = `DELETE FROM job_runners WHERE runner_id = $1 OR seen_at < now() - interval '1 day'`
 
 // endHeartbeat hands over at once what is still running. Without it others notice only after deadAfter.
@@ -92,11 +94,13 @@ func (r *Runner) rescue(ctx context.Context) error {
 	return nil
 }
 
+// A job waits from when it is due, not from when it was asked for.
 const selectWaiting = `
 SELECT kind, count(*), extract(epoch FROM now() - min(run_at))::float8
 FROM jobs WHERE finished_at IS NULL AND state = 'queued' AND run_at <= now()
 GROUP BY kind`
 
+// measureWaiting sets the gauges of all kinds that this runner knows, 0 for those of which nothing waits.
 func (r *Runner) measureWaiting(ctx context.Context) error {
 	for kind := range r.kinds {
 		r.metrics.waiting.WithLabelValues(kind).Set(0)

@@ -15,14 +15,16 @@ const (
 	outcomeLost   = "lost"   // another try has taken the job, or it had ended
 )
 
+// metrics are labelled by kind, which is a closed list: the kinds that were registered.
 type metrics struct {
-	jobs     *prometheus.CounterVec
+	jobs     *prometheus.CounterVec // by kind and outcome
 	duration *prometheus.HistogramVec
 	waiting  *prometheus.GaugeVec
 	oldest   *prometheus.GaugeVec
 	rescued  prometheus.Counter
 }
 
+// newMetrics registers the metrics; add then makes those of a kind appear.
 func newMetrics(registry prometheus.Registerer) *metrics {
 	f := promauto.With(registry)
 	return &metrics{
@@ -60,6 +62,7 @@ func (m *metrics) add(kind string) {
 	m.oldest.WithLabelValues(kind)
 }
 
+// observe counts a try that has ended.
 func (m *metrics) observe(kind, outcome string, took time.Duration) {
 	m.jobs.WithLabelValues(kind, outcome).Inc()
 	m.duration.WithLabelValues(kind).Observe(took.Seconds())

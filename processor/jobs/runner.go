@@ -30,6 +30,7 @@ type Runner struct {
 	pool    *pgxpool.Pool
 	log     *slog.Logger
 	metrics *metrics
+	// kinds and repeats are filled by Handle and Every, and only read once Run was called.
 	kinds   map[string]*kind
 	repeats []repeat
 	// deadAfter is the constant; tests have less patience.
@@ -37,7 +38,8 @@ type Runner struct {
 
 	// claiming is held while jobs are claimed or rescued, so that a job that was just claimed is in running before a rescue looks.
 	claiming sync.Mutex
-	running  running
+	// running are the tries of this process. They are written to the database as its own, so the two may differ after an error.
+	running running
 	// healthy is whether the last heartbeat succeeded.
 	healthy atomic.Bool
 }

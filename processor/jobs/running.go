@@ -15,18 +15,21 @@ type tryKey struct {
 
 // running are the tries that a runner works on, with their kinds. It is safe for concurrent use.
 type running struct {
-	mu    sync.Mutex
+	mu sync.Mutex
+	// tries is guarded by mu.
 	tries map[tryKey]string
 	// ended receives when a try has ended, so that a waiting job is claimed at once.
 	ended chan struct{}
 }
 
+// add is called before the try begins.
 func (r *running) add(t *job.Try) {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	r.tries[tryKey{t.JobID, t.Attempt}] = t.Kind
 }
 
+// remove is called when the end of the try is recorded, or could not be: a rescue then puts the job back.
 func (r *running) remove(t *job.Try) {
 	r.mu.Lock()
 	delete(r.tries, tryKey{t.JobID, t.Attempt})

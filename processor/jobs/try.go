@@ -12,7 +12,7 @@ import (
 )
 
 // internalError stands for errors that say nothing to those who asked for the job, or too much.
-const internalError = "Something went wrong on the server. Its log says what."
+const internalError = "Something went wrong on the server. The server's log has the reason."
 
 // try does one try at a job, and records and counts how it ended.
 func (r *Runner) try(ctx context.Context, t *job.Try) {
@@ -24,9 +24,8 @@ func (r *Runner) try(ctx context.Context, t *job.Try) {
 		defer cancel()
 	}
 	result, err := recovered(func() (any, error) { return k.run(ctx, t) })
-	outcome, recordErr := r.record(ctx, t, result, err)
+	outcome, err := r.record(ctx, t, result, err)
 	r.metrics.observe(t.Kind, outcome, time.Since(start))
-	err = errors.Join(err, recordErr)
 	switch outcome {
 	case outcomeFailed:
 		r.log.ErrorContext(ctx, "job failed", "kind", t.Kind, "attempt", t.Attempt, "error", err)
@@ -35,7 +34,7 @@ func (r *Runner) try(ctx context.Context, t *job.Try) {
 	}
 }
 
-// recovered makes of a panic an error: one bad job must not end the process.
+// recovered returns a panic of f as an error with its stack: one bad job must not end the process.
 func recovered(f func() (any, error)) (result any, err error) {
 	defer func() {
 		if p := recover(); p != nil {
@@ -45,34 +44,35 @@ func recovered(f func() (any, error)) (result any, err error) {
 	return f()
 }
 
-// record writes to the database how a try ended. A try whose end cannot be written is rescued later.
+// record writes to the database how a try ended, and returns the outcome for the metrics with the reason. A try whose end
+// cannot be written is rescued later. A stop of the runner does not count as a failed try: it says nothing about the job.
 func (r *Runner) record(ctx context.Context, t *job.Try, result any, err error) (outcome string, _ error) {
 	stopped := errors.Is(ctx.Err(), context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()
 	store, refusal := job.NewStore(r.pool), new(Refusal)
 	if err == nil {
-		outcome, err = outcomeDone, store.Finish(ctx, t, result)
-		if err == nil {
-			return outcome, nil
+		if err = store.Finish(ctx, t, result); err == nil {
+			return outcomeDone, nil
 		}
 	}
+	var recordErr error
 	switch {
 	case errors.Is(err, job.ErrLost):
-		outcome, err = outcomeLost, nil
+		return outcomeLost, err
 	case errors.As(err, &refusal):
-		outcome, err = outcomeFailed, store.Fail(ctx, t, refusal.Text)
+		outcome, recordErr = outcomeFailed, store.Fail(ctx, t, refusal.Text)
 	case stopped:
-		outcome, err = outcomeRetry, store.PutBack(ctx, t)
+		outcome, recordErr = outcomeRetry, store.PutBack(ctx, t)
 	case t.Last:
-		outcome, err = outcomeFailed, store.Fail(ctx, t, internalError)
+		outcome, recordErr = outcomeFailed, store.Fail(ctx, t, internalError)
 	default:
-		outcome, err = outcomeRetry, store.Retry(ctx, t, internalError, r.kinds[t.Kind].wait(t.Failures+1))
+		outcome, recordErr = outcomeRetry, store.Retry(ctx, t, internalError, r.kinds[t.Kind].wait(t.Failures+1))
 	}
-	if errors.Is(err, job.ErrLost) {
-		outcome, err = outcomeLost, nil
+	if errors.Is(recordErr, job.ErrLost) {
+		outcome = outcomeLost
 	}
-	return outcome, err
+	return outcome, errors.Join(err, recordErr)
 }
 
 // repeat is what is done at intervals.

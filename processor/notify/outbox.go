@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +11,7 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // delivery is a message that this process has claimed to try once.
@@ -102,7 +102,7 @@ func (o *outbox) note(ctx context.Context, d *delivery, r result, began time.Tim
 		if err != nil {
 			return fmt.Errorf("note a try: %w", err)
 		}
-		again := now.Add(wait(d.Tries))
+		again := now.Add(backoff.Wait(d.Tries, firstWait, longestWait))
 		switch {
 		case r.outcome == outcomeDelivered:
 			_, err = tx.Exec(ctx, finish, d.ID, d.ClaimedUntil, alert.Delivered, now)
@@ -123,13 +123,6 @@ const (
 	firstWait   = time.Second
 	longestWait = 2 * time.Hour
 )
-
-// wait returns how long to wait after so many tries: each time twice as long, give or
-// take a quarter, so that what failed together does not come back together.
-func wait(tries int) time.Duration {
-	w := min(firstWait<<min(tries-1, 20), longestWait)
-	return w*3/4 + rand.N(w/2)
-}
 
 // A message behind another one of its incident is not due before that is done.
 const countPending = `

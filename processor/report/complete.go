@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/processor/jobs"
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/report"
 )
 
@@ -90,10 +91,8 @@ func (m *Maker) await(ctx context.Context, t *jobs.Task[report.Args], r *report.
 		if err := t.Waiting(ctx, c.missing(asOf)); err != nil {
 			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(completePoll):
+		if err := backoff.Sleep(ctx, completePoll); err != nil {
+			return err
 		}
 	}
 }

@@ -17,6 +17,8 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 const (
@@ -118,10 +120,8 @@ func (k *remoteKeys) keep(ctx context.Context, failed func(error)) {
 			failed(err)
 			wait = fetchPause
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, wait) != nil {
 			return
-		case <-time.After(wait):
 		}
 	}
 }

@@ -9,6 +9,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // changesChannel is notified by triggers on the tables that ingest caches.
@@ -50,10 +52,7 @@ func (w Watch) Run(ctx context.Context) {
 			wait = 100 * time.Millisecond
 		}
 		w.Log.WarnContext(ctx, "change feed interrupted, serving from memory", "error", err, "retry_in", wait)
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		_ = backoff.Sleep(ctx, wait)
 		wait = min(2*wait, w.Interval)
 	}
 }

@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // answer is the tracking result, or one item of a batch's.
@@ -29,7 +30,7 @@ func (s *sender) deliver(ctx context.Context, first, n int, r *Report) {
 		pending[i] = first + i
 	}
 	deadline := time.Now().Add(s.cfg.GiveUp)
-	for attempt := 0; ; attempt++ {
+	for attempt := 1; ; attempt++ {
 		var wait time.Duration
 		pending, wait = s.attempt(ctx, pending, r)
 		if len(pending) == 0 {
@@ -40,10 +41,7 @@ func (s *sender) deliver(ctx context.Context, first, n int, r *Report) {
 			return
 		}
 		r.Retries++
-		select {
-		case <-ctx.Done():
-		case <-time.After(max(wait, min(50*time.Millisecond<<min(attempt, 5), time.Second))):
-		}
+		_ = backoff.Sleep(ctx, max(wait, backoff.Wait(attempt, 50*time.Millisecond, time.Second)))
 	}
 }
 

@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // Config is what to send and where to.
@@ -178,10 +179,7 @@ func (s *sender) pace(ctx context.Context, first int) time.Time {
 	}
 	due := s.start.Add(time.Duration(float64(first) / s.cfg.Rate * float64(time.Second)))
 	if wait := time.Until(due); wait > 0 {
-		select {
-		case <-ctx.Done():
-		case <-time.After(wait):
-		}
+		_ = backoff.Sleep(ctx, wait)
 	}
 	return due
 }

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // reader asks the service what is stored.
@@ -71,10 +72,8 @@ func (r *reader) waitStored(ctx context.Context, run string, report *Report) err
 		if time.Since(progress) > r.cfg.Wait {
 			return nil
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(pollInterval):
+		if err := backoff.Sleep(ctx, pollInterval); err != nil {
+			return err
 		}
 	}
 }
