@@ -23,6 +23,8 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/deploy/child"
+	"github.com/outlayhq/outlay/ingest/decode"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/httpserver"
@@ -64,7 +66,7 @@ func serveBare() error {
 }
 
 func serveIngest() error {
-	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
+	client, err := kgo.NewClient(append(record.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(os.Getenv(brokerVar)))...)
 	if err != nil {
 		return err
 	}
@@ -75,20 +77,23 @@ func serveIngest() error {
 func servePriced() error {
 	s := benchServer(DefaultConfig(), nil)
 	return serveHTTP(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
-		h := s.room.hold()
-		defer h.release()
-		body, err := readBody(w, r, s.cfg.MaxBatchBytes, h)
+		var m record.Memory
+		m.Init(s.recorder.Capacity)
+		defer m.Release()
+		body, err := readBody(w, r, s.cfg.MaxBatchBytes, &m)
 		if err != nil {
 			return
 		}
 		defer releaseBody(body)
-		b := s.newBatch(fuzzAccount, trackAll)
+		b := s.newBatch(fuzzCredential)
 		defer b.release()
-		if b.array(body.Bytes()) != nil {
+		if decode.Array(body.Bytes(), b.read) != nil {
 			return
 		}
-		s.admitAll(r.Context(), b)
-		s.replyBatch(r.Context(), w, b.outcomes, "")
+		for i := range b.records {
+			b.records[i].Event = &b.events[i]
+		}
+		s.replyBatch(r.Context(), w, b, "")
 	}))
 }
 
@@ -328,7 +333,7 @@ func BenchmarkAllocations(b *testing.B) {
 	secret := account.NewSecret()
 	b.Setenv(secretVar, secret)
 	broker := startRole(b, "broker", dirVar+"="+b.TempDir())
-	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.address))...)
+	client, err := kgo.NewClient(append(record.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.address))...)
 	if err != nil {
 		b.Fatal(err)
 	}

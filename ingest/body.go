@@ -10,21 +10,21 @@ import (
 	"strings"
 	"sync"
 
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
 var buffers = sync.Pool{New: func() any { return new(bytes.Buffer) }}
 
-// readBody returns the body, decompressed, in a buffer that the caller gives
-// back with releaseBody once nothing refers to its bytes.
-// What it and the rest of the request need is counted in h before it is used.
-func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *hold) (*bytes.Buffer, error) {
+// readBody returns the body, decompressed, in a buffer that the caller gives to
+// releaseBody once nothing refers to its bytes. What it and the rest of the request need is reserved before it is used.
+func readBody(w http.ResponseWriter, r *http.Request, limit int64, m *record.Memory) (*bytes.Buffer, error) {
 	// The compressed body may not be larger than the limit either.
 	if r.ContentLength > limit {
 		return nil, bodyError(&http.MaxBytesError{Limit: limit}, limit)
 	}
-	if err := h.take(requestBytes + copies*max(0, r.ContentLength)); err != nil {
+	if err := m.Reserve(requestBytes + copies*max(0, r.ContentLength)); err != nil {
 		return nil, err
 	}
 	var src io.Reader = r.Body
@@ -34,10 +34,10 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *hold) (*by
 	switch strings.ToLower(r.Header.Get("Content-Encoding")) {
 	case "", "identity":
 		if r.ContentLength < 0 {
-			src = counted{src, h}
+			src = counted{src, m}
 		}
 	case "gzip":
-		if err := h.take(gzipBytes); err != nil {
+		if err := m.Reserve(gzipBytes); err != nil {
 			return nil, err
 		}
 		zr, err := gzip.NewReader(src)
@@ -45,7 +45,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *hold) (*by
 			return nil, bodyError(err, limit)
 		}
 		// One byte more than allowed distinguishes a full body from one that is too long.
-		src = counted{io.LimitReader(zr, limit+1), h}
+		src = counted{io.LimitReader(zr, limit+1), m}
 	default:
 		return nil, problem.New(problem.UnsupportedMediaType, "Content-Encoding must be gzip or left out.")
 	}
@@ -60,7 +60,7 @@ func readBody(w http.ResponseWriter, r *http.Request, limit int64, h *hold) (*by
 	}
 	if err != nil {
 		releaseBody(buf)
-		if errors.Is(err, errBusy) {
+		if errors.Is(err, record.ErrBusy) {
 			return nil, err
 		}
 		return nil, bodyError(err, limit)
@@ -82,17 +82,37 @@ func bodyError(err error, limit int64) error {
 	return problem.New(problem.Invalid, "The body could not be read whole. Check its length and its Content-Encoding.")
 }
 
-// byteOrderMark is what some programs put in front of a text in UTF-8.
-var byteOrderMark = []byte("\ufeff")
+// What a request reserves. Each byte of a body counts for the body, for what is read of it and for its record.
+const (
+	requestBytes = 16 << 10 // its connection's buffers, its goroutine, and a small event
+	gzipBytes    = 48 << 10 // the decompressor
+	eventBytes   = 1 << 10  // of a batch, besides its texts
+	copies       = 3
+	// maxKept is the largest buffer that is used again, so that large bodies do not hold memory for ever.
+	maxKept = 256 << 10
+)
 
-// skipByteOrderMark passes over a byte order mark at the start of a text, which is no part of it.
-func skipByteOrderMark(body *bytes.Buffer) {
-	if bytes.HasPrefix(body.Bytes(), byteOrderMark) {
-		body.Next(len(byteOrderMark))
-	}
+// counted reads a body whose size is not known and reserves what comes.
+type counted struct {
+	io.Reader
+	memory *record.Memory
 }
 
-var errCharset = problem.New(problem.UnsupportedMediaType, "Send the body in UTF-8: leave charset out of Content-Type, or make it utf-8.")
+func (c counted) Read(p []byte) (int, error) {
+	n, err := c.Reader.Read(p)
+	if full := c.memory.Reserve(int64(n) * copies); full != nil {
+		return 0, full
+	}
+	return n, err
+}
+
+// checkCharset refuses a body that is declared as something other than UTF-8.
+func checkCharset(r *http.Request) error {
+	if schema.OtherCharset(r.Header.Get("Content-Type")) {
+		return problem.New(problem.UnsupportedMediaType, "Send the body in UTF-8: leave charset out of Content-Type, or make it utf-8.")
+	}
+	return nil
+}
 
 // checkJSON refuses a body that is declared as something other than JSON. A
 // request without Content-Type is taken as JSON.
@@ -101,8 +121,8 @@ func checkJSON(r *http.Request) error {
 	if value == "" || value == "application/json" {
 		return nil
 	}
-	if schema.OtherCharset(value) {
-		return errCharset
+	if err := checkCharset(r); err != nil {
+		return err
 	}
 	mediaType, _, _ := strings.Cut(value, ";")
 	mediaType = strings.ToLower(strings.TrimSpace(mediaType))

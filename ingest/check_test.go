@@ -142,7 +142,7 @@ func TestBadChecksAreRefused(t *testing.T) {
 func TestCheckAgreesWithTracking(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		f := newFixture(t, nil)
+		f := newFixtureWithCaps(t, new(laterCaps))
 		b := budget.Budget{
 			Scope: budget.Scope{AccountID: f.account, Agent: "bot"}, Limit: 3 * dollar,
 			Period: budget.Month, Timezone: "Asia/Kolkata", OnUnpriced: budget.Allow,
@@ -198,15 +198,18 @@ func (f *fixture) cap(t *testing.T, db *schematest.DB, b budget.Budget) {
 	for !gate.Ready() {
 		time.Sleep(time.Millisecond)
 	}
-	f.ingest.caps = gate
+	f.ingest.caps.(*laterCaps).Caps = gate
 }
+
+// laterCaps are set after the server was made, and before the first request.
+type laterCaps struct{ Caps }
 
 // Every answer shows the same of a cap: what is spent, above it as well, and nothing
 // that is only leased. An event that is sent again is answered with it too. Once the
 // cap is reached nothing passes, whatever it costs, and the check says so.
 func TestEveryAnswerShowsTheSameOfACap(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, nil)
+	f := newFixtureWithCaps(t, new(laterCaps))
 	db := schematest.Database(t)
 	f.cap(t, db, budget.Budget{
 		Scope: budget.Scope{AccountID: f.account, Agent: "bot"}, Limit: dollar,

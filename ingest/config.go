@@ -4,6 +4,8 @@ import (
 	"errors"
 	"fmt"
 	"time"
+
+	"github.com/outlayhq/outlay/ingest/decode"
 )
 
 // Config bounds what ingest takes and how long it waits.
@@ -47,7 +49,7 @@ func (c Config) Validate() error {
 		return fmt.Errorf("--produce-timeout must be between 100ms and %v", maxProduceTimeout)
 	case c.MaxRequests < 1:
 		return errors.New("--max-requests must be at least 1")
-	case c.MaxBufferedBytes < copies*c.MaxBatchBytes+maxBatchEvents*eventBytes+gzipBytes+requestBytes:
+	case c.MaxBufferedBytes < copies*c.MaxBatchBytes+decode.MaxBatchEvents*eventBytes+gzipBytes+requestBytes:
 		return errors.New("--max-buffered-bytes must be at least three times --max-batch-bytes and 2 MiB more")
 	case c.RecentKeys < 0:
 		return errors.New("--recent-keys must not be negative")

@@ -55,10 +55,9 @@ func (r *answeredReplays) Check(_ context.Context, keys []replay.Key) []replay.A
 // a batch are looked at together.
 func TestRefusedEventIsNotRecorded(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, nil)
 	caps := &reachedCaps{}
 	replays := &answeredReplays{answers: map[replay.Key]replay.Answer{}}
-	f.ingest.caps, f.ingest.replays = caps, replays
+	f := newFixtureWith(t, func(_ *Config, d *Deps) { d.Caps, d.Replays = caps, replays })
 	id := func(key string) schema.ID { return schema.KeyedEventID(f.account, key) }
 	for key, answer := range map[string]replay.Answer{"stored": replay.Recorded, "new": replay.Unrecorded, "unclear": replay.Unknown} {
 		replays.answers[replay.Key{Account: f.account, Event: id(key)}] = answer
@@ -83,7 +82,7 @@ func TestRefusedEventIsNotRecorded(t *testing.T) {
 	if stored["duplicate"] != true || stored["event_id"] != id("stored").Text(schema.EventPrefix) || fmt.Sprint(stored["cost_usd"]) != "0.0025" || stored["budget"] == nil {
 		t.Errorf("the replay is answered %v", stored)
 	}
-	checkNoFlights(t, f)
+	checkNothingInFlight(t, f)
 
 	// What is known to be recorded is answered from memory from then on.
 	if r := f.post(t, "/v1/track", event("stored")); r.status != http.StatusOK || r.body["duplicate"] != true || replays.asked != 1 {
@@ -98,5 +97,5 @@ func TestRefusedEventIsNotRecorded(t *testing.T) {
 	if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != http.StatusPaymentRequired || replays.asked != 3 {
 		t.Errorf("without a key: %d, asked %d times", r.status, replays.asked)
 	}
-	checkNoFlights(t, f)
+	checkNothingInFlight(t, f)
 }

@@ -2,6 +2,7 @@ package ingest
 
 import (
 	"bytes"
+	stdcmp "cmp"
 	"compress/gzip"
 	"encoding/json"
 	"errors"
@@ -18,53 +19,46 @@ import (
 	"github.com/google/go-cmp/cmp/cmpopts"
 	"github.com/prometheus/client_golang/prometheus"
 
+	"github.com/outlayhq/outlay/ingest/decode"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
-// fuzzServer judges events without Kafka.
+// fuzzServer prices events and writes none.
 func fuzzServer() *Server {
-	return &Server{
-		cfg: DefaultConfig(), caps: noCaps{}, replays: noReplays{}, prices: defaultPrices, now: time.Now, recent: newRecent(0, time.Now),
-		log: slog.New(slog.DiscardHandler), metrics: newMetrics(prometheus.NewRegistry()),
+	d := Deps{
+		Keys: testKeys{}, Caps: noCaps{}, Replays: noReplays{}, Limits: noLimits{}, Prices: defaultPrices,
+		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: time.Now,
 	}
+	return New(DefaultConfig(), d)
 }
 
-// fuzz judges an event, whose idempotency key is free again at once.
-func (s *Server) fuzz(t *testing.T, o outcome) {
-	t.Helper()
-	if o.err == nil {
-		o.err = s.admit(t.Context(), &o.admission)
-	}
-	if o.err == nil {
-		s.recent.land(o.admission, ErrFull)
-	}
-	judge(t, o)
-}
+var fuzzCredential = account.Credential{AccountID: schema.ID{15: 1}, Grant: trackAll}
 
-var fuzzAccount = schema.ID{15: 1}
-
-// judge holds what must be true of any outcome: a refusal is the client's fault and
-// says so in JSON; an event that is accepted answers JSON, survives the wire, and
+// judge holds what must be true of any event: an error is the client's and is
+// sent as JSON; an event that is valid answers JSON, survives the wire, and
 // has nothing that the database or a page would choke on.
-func judge(t *testing.T, o outcome) {
+func judge(t *testing.T, s *Server, o record.Event, event *schema.Event) {
 	t.Helper()
-	if o.err != nil {
-		judgeProblem(t, o.err)
+	if err := stdcmp.Or(o.Err, o.Invalid); err != nil {
+		judgeProblem(t, err)
 		return
 	}
-	if answer := fuzzServer().appendResult(t.Context(), nil, &o.admission); !json.Valid(answer) {
+	o.Event = event
+	if answer := s.appendResult(t.Context(), []byte{'{'}, &o); !json.Valid(answer) {
 		t.Errorf("the answer is not JSON: %q", answer)
 	}
 	var again schema.Event
-	if err := wire.Decode(wire.Append(nil, o.event), &again); err != nil {
+	if err := wire.Decode(wire.Append(nil, o.Event), &again); err != nil {
 		t.Fatalf("the wire refuses the event: %v", err)
 	}
-	if diff := cmp.Diff(*o.event, again); diff != "" {
+	if diff := cmp.Diff(*o.Event, again); diff != "" {
 		t.Errorf("the event differs behind the wire (-want +got):\n%s", diff)
 	}
-	judgeEvent(t, o.event)
+	judgeEvent(t, o.Event)
 }
 
 func judgeProblem(t *testing.T, err error) {
@@ -155,68 +149,58 @@ func FuzzBatchArray(f *testing.F) {
 			f.Add([]byte(c.body))
 		}
 	}
-	fuzzBatch(f, (*batchOf).array, (*batchOf).anyArray)
+	fuzzBatch(f, decode.Array)
 }
 
 func FuzzBatchLines(f *testing.F) {
 	seedBodies(f)
 	f.Add([]byte("{\"agent\":\"a\"}\r\n\n{\"agent\":\"b\"}"))
-	fuzzBatch(f, (*batchOf).lines, (*batchOf).lines)
+	fuzzBatch(f, decode.Lines)
 }
 
-// fuzzBatch also holds that a batch is read the same by two readers.
-func fuzzBatch(f *testing.F, read, again func(*batchOf, []byte) error) {
+// fuzzBatch also holds that an event of a batch is read as it is alone.
+func fuzzBatch(f *testing.F, split func([]byte, func([]byte)) error) {
 	f.Helper()
 	s := fuzzServer()
 	f.Fuzz(func(t *testing.T, body []byte) {
-		b, other := s.newBatch(fuzzAccount, trackAll), s.newBatch(fuzzAccount, trackAll)
+		b, single := s.newBatch(fuzzCredential), s.newBatch(fuzzCredential)
 		defer b.release()
-		other.now = b.now
-		err := read(b, body)
-		if otherErr := again(other, body); (err == nil) != (otherErr == nil) || len(b.outcomes) != len(other.outcomes) {
-			t.Fatalf("the two readers differ: %v with %d events, %v with %d", err, len(b.outcomes), otherErr, len(other.outcomes))
-		}
+		defer single.release()
+		single.now = b.now
+		err := split(body, func(text []byte) {
+			b.read(text)
+			single.read(bytes.Clone(text))
+			i := len(b.records) - 1
+			one := single.records[0]
+			if diff := cmp.Diff(problemOf(one.Err), problemOf(b.records[i].Err)); diff != "" {
+				t.Fatalf("event %d has other errors in the batch (-alone +batch):\n%s", i, diff)
+			}
+			if one.Err == nil {
+				sameEvent(t, &single.events[0], &b.events[i])
+			}
+			single.reset()
+			single.account, single.key = fuzzCredential.AccountID, fuzzCredential.Grant
+		})
 		if err != nil {
 			judgeProblem(t, err)
 			return
 		}
-		if n := len(b.outcomes); n < 1 || n > maxBatchEvents {
+		if n := len(b.records); n < 1 || n > decode.MaxBatchEvents {
 			t.Fatalf("a batch of %d events", n)
 		}
-		for i, o := range b.outcomes {
-			if diff := cmp.Diff(problemOf(other.outcomes[i].err), problemOf(o.err)); diff != "" {
-				t.Fatalf("the two readers judge event %d differently (-slow +fast):\n%s", i, diff)
-			}
-			if o.err == nil {
-				o.event = &b.events[i]
-				sameEvent(t, &other.events[i], o.event)
-			}
-			s.fuzz(t, o)
+		for i, o := range b.records {
+			judge(t, s, o, &b.events[i])
 		}
 	})
 }
 
-// judgeText also holds that scan and the strict decoder agree.
+// judgeText reads and judges a single event.
 func judgeText(t *testing.T, s *Server, text []byte) {
 	t.Helper()
-	var scanned, strict request
-	rest, ok := scan(text, &scanned)
-	faults, err := decodeStrictly(text, &strict)
-	if ok && len(rest) == 0 {
-		if err != nil || len(faults) > 0 {
-			t.Fatalf("scan takes what the decoder refuses: %v %v", err, faults)
-		}
-		sameRequest(t, &strict, &scanned)
-		if diff := cmp.Diff(problemOf(strict.finish(nil)), problemOf(scanned.finish(nil))); diff != "" {
-			t.Fatalf("what scan takes is judged otherwise than the decoder's (-decoder +scan):\n%s", diff)
-		}
-	}
-	var r request
-	o := outcome{err: decode(text, &r)}
-	if o.err == nil {
-		o.admission = s.event(new(schema.Event), &r, fuzzAccount, s.arrival())
-	}
-	s.fuzz(t, o)
+	b := s.newBatch(fuzzCredential)
+	defer b.release()
+	b.read(text)
+	judge(t, s, b.records[0], &b.events[0])
 }
 
 // sameEvent compares events that were made at one time, but for ids by chance.
@@ -230,7 +214,7 @@ func sameEvent(t *testing.T, want, got *schema.Event) {
 		}
 	}
 	if diff := cmp.Diff(want, got, ignored); diff != "" {
-		t.Errorf("the two readers make different events (-slow +fast):\n%s", diff)
+		t.Errorf("the event is another in the batch (-alone +batch):\n%s", diff)
 	}
 }
 
@@ -240,16 +224,6 @@ func problemOf(err error) string {
 		return ""
 	}
 	return string(problem.From(err).JSON(""))
-}
-
-func sameRequest(t *testing.T, want, got *request) {
-	t.Helper()
-	if diff := cmp.Diff(want, got, cmp.AllowUnexported(request{}, optionalText{}, optionalCount{}), cmpopts.EquateEmpty(), cmpopts.IgnoreFields(request{}, "reported", "memory", "scanned", "session")); diff != "" {
-		t.Errorf("scan reads another request than the decoder (-decoder +scan):\n%s", diff)
-	}
-	if id := got.sessionID.value; id == "" && got.session != "" || id != "" && got.session != schema.SessionID(id) {
-		t.Errorf("scan makes session %q of %q", got.session, id)
-	}
 }
 
 func FuzzUsage(f *testing.F) {
@@ -286,10 +260,13 @@ func FuzzBody(f *testing.F) {
 		f.Add(compressed.Bytes()[:compressed.Len()-3])
 	}
 	const limit = 4096
+	capacity := fuzzServer().recorder.Capacity
 	f.Fuzz(func(t *testing.T, body []byte) {
 		r := httptest.NewRequest(http.MethodPost, "/v1/track", bytes.NewReader(body))
 		r.Header.Set("Content-Encoding", "gzip")
-		got, err := readBody(httptest.NewRecorder(), r, limit, (&room{mostBytes: 1 << 20}).hold())
+		var m record.Memory
+		m.Init(capacity)
+		got, err := readBody(httptest.NewRecorder(), r, limit, &m)
 		if err != nil {
 			judgeProblem(t, err)
 			return

@@ -8,6 +8,8 @@ import (
 	"strings"
 	"testing"
 	"unicode/utf16"
+
+	"github.com/outlayhq/outlay/ingest/decode"
 )
 
 // hostile is a request that tries something, and the status that it must get.
@@ -153,8 +155,8 @@ func TestHostileInputTakesLittleMemory(t *testing.T) {
 	allocated := testing.Benchmark(func(b *testing.B) {
 		b.ReportAllocs()
 		for b.Loop() {
-			var r request
-			if err := decode(body, &r); err == nil {
+			var r decode.Request
+			if err := decode.RequestFromJSON(&r, body); err == nil {
 				b.Fatal("accepted")
 			}
 		}

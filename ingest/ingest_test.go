@@ -18,6 +18,7 @@ import (
 
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -80,30 +81,40 @@ type fixture struct {
 
 func newFixture(t testing.TB, change func(*Config)) *fixture {
 	t.Helper()
+	return newFixtureWith(t, func(c *Config, _ *Deps) {
+		if change != nil {
+			change(c)
+		}
+	})
+}
+
+// newFixtureWithCaps has caps of its own.
+func newFixtureWithCaps(t testing.TB, caps Caps) *fixture {
+	t.Helper()
+	return newFixtureWith(t, func(_ *Config, d *Deps) { d.Caps = caps })
+}
+
+func newFixtureWith(t testing.TB, change func(*Config, *Deps)) *fixture {
+	t.Helper()
 	f := &fixture{
 		cluster:  schematest.FakeKafka(t, kfake.SeedTopics(2, wire.EventsTopic)),
 		registry: prometheus.NewRegistry(), secret: account.NewSecret(), account: schema.NewID(time.Now()),
 	}
-	client, err := kgo.NewClient(append(ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(f.cluster.ListenAddrs()...))...)
+	client, err := kgo.NewClient(append(record.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(f.cluster.ListenAddrs()...))...)
 	if err != nil {
 		t.Fatal(err)
 	}
 	t.Cleanup(client.Close)
 	hash, _ := account.ParseSecret(f.secret)
-	cfg := DefaultConfig()
-	if change != nil {
-		change(&cfg)
-	}
-	if err := cfg.Validate(); err != nil {
-		t.Fatal(err)
-	}
-	f.ingest = New(cfg, Deps{
+	cfg, d := DefaultConfig(), Deps{
 		Keys:    testKeys{hash: {AccountID: f.account, Plan: account.Enterprise, Grant: trackAll}},
 		Caps:    noCaps{},
 		Replays: noReplays{}, Limits: noLimits{}, Checks: limit.NewChecks(limit.DefaultConfig(), time.Now),
 		Prices: defaultPrices, Kafka: client, Topic: wire.EventsTopic,
 		Metrics: f.registry, Log: slog.New(slog.DiscardHandler), Now: time.Now,
-	})
+	}
+	change(&cfg, &d)
+	f.ingest = New(cfg, d)
 	f.server = startServer(t, f.ingest.Handler(), httpserver.Config{})
 	return f
 }
@@ -198,4 +209,25 @@ func (f *fixture) events(t testing.TB, n int) []schema.Event {
 		})
 	}
 	return events
+}
+
+// metric returns the value of a counter or gauge, with the given value of its label if it has one.
+func (f *fixture) metric(t *testing.T, name string, label ...string) float64 {
+	t.Helper()
+	families, err := f.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		if family.GetName() != name {
+			continue
+		}
+		for _, m := range family.GetMetric() {
+			if len(label) == 0 || m.GetLabel()[0].GetValue() == label[0] {
+				return m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	t.Fatalf("there is no metric %s %v", name, label)
+	return 0
 }

@@ -42,7 +42,7 @@ func TestNewNamesTakeNoSeriesAndNoMemory(t *testing.T) {
 	// What was refused is summed up by agent, within bounds, until it is written.
 	for name, most := range map[string]int64{"recorded": 8 << 20, "refused": 48 << 20} {
 		t.Run(name, func(t *testing.T) {
-			f := newFixture(t, nil)
+			f := newFixtureWithCaps(t, &laterCaps{noCaps{}})
 			f.forgetRecords()
 			if name == "refused" {
 				f.cap(t, schematest.Database(t), budget.Budget{

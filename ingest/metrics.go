@@ -7,70 +7,39 @@ import (
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
-// metrics are made once per Server. Every label has a closed set of values.
+// metrics are made once per Server. Every label has a closed set of values. Those of recording are the Recorder's.
 type metrics struct {
-	factory         promauto.Factory
-	requests        *prometheus.CounterVec
-	accepted        prometheus.Counter
-	acceptedBy      *prometheus.CounterVec
-	calculated      prometheus.Counter // of acceptedBy, looked up once
-	duplicates      prometheus.Counter
-	refused         *prometheus.CounterVec
-	produceDuration prometheus.Histogram
-	produceErrors   *prometheus.CounterVec
-	warnings        prometheus.Counter
-	spans           spanMetrics
+	factory  promauto.Factory
+	requests *prometheus.CounterVec
+	refused  *prometheus.CounterVec
+	spans    *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	m := &metrics{
 		factory: f,
-		spans:   newSpanMetrics(f),
 		requests: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_ingest_requests_total",
 			Help: "Requests answered, by route and HTTP status.",
 		}, []string{"route", "code"}),
-		accepted: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_ingest_events_accepted_total",
-			Help: "Events that Kafka has acknowledged and that were answered 200.",
-		}),
-		acceptedBy: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_ingest_events_accepted_by_source_total",
-			Help: "Accepted events by where their cost comes from.",
-		}, []string{"cost_source"}),
-		duplicates: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_ingest_events_duplicate_total",
-			Help: "Events that were answered 200 from memory because their idempotency key is recorded already; they are not among the accepted.",
-		}),
 		refused: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_ingest_events_refused_total",
-			Help: "Events that were not recorded, or not surely, by error code.",
+			Help: "Events that were not recorded, or not certainly, by error code.",
 		}, []string{"reason"}),
-		warnings: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_ingest_warnings_total",
-			Help: "Unknown fields of recorded events that resemble a known one; their senders were warned.",
-		}),
-		produceDuration: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "outlay_ingest_produce_duration_seconds",
-			Help:    "Time from handing an event to the Kafka client until it was acknowledged or given up.",
-			Buckets: prometheus.ExponentialBuckets(0.0005, 2, 15),
-		}),
+		spans: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_ingest_spans_total",
+			Help: "OpenTelemetry spans received: converted into events, rejected, wrapper of other GenAI spans, or ignored as not GenAI.",
+		}, []string{"outcome"}),
 	}
-	m.produceErrors = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "outlay_ingest_produce_errors_total",
-		Help: "Events that Kafka did not acknowledge to a waiting request, and requests that were not read, by reason.",
-	}, []string{"reason"})
-	for _, reason := range []string{"buffer_full", "too_many_requests", "timeout", "refused"} {
-		m.produceErrors.WithLabelValues(reason)
-	}
-	m.calculated = m.acceptedBy.WithLabelValues(string(schema.CostCalculated))
 	for _, code := range refusals {
 		m.refused.WithLabelValues(string(code))
+	}
+	for _, outcome := range []string{"converted", "rejected", "wrapper", "ignored"} {
+		m.spans.WithLabelValues(outcome)
 	}
 	return m
 }
@@ -79,17 +48,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 var refusals = []problem.Code{
 	problem.Unauthorized, problem.Forbidden, problem.BudgetExceeded, problem.TooLarge,
 	problem.UnsupportedMediaType, problem.Invalid, problem.RateLimited, problem.Internal,
-}
-
-func (m *metrics) room(r *room) {
-	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outlay_ingest_produce_buffered_bytes",
-		Help: "Memory in bytes that requests hold until they are answered and their events are acknowledged or given up.",
-	}, func() float64 { return float64(r.bytes.Load()) })
-	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outlay_ingest_requests_under_way",
-		Help: "Tracking requests that are being handled.",
-	}, func() float64 { return float64(r.requests.Load()) })
 }
 
 func (m *metrics) keys(directory Keys) {
@@ -103,15 +61,8 @@ func (m *metrics) keys(directory Keys) {
 	}, func() float64 { return float64(directory.Size()) })
 	m.factory.NewCounterFunc(prometheus.CounterOpts{
 		Name: "outlay_ingest_refused_key_lookups_total",
-		Help: "Requests with an API key that is not in memory, refused because their network sent many keys in the minute that are not good.",
+		Help: "Requests with an API key that is not in memory, refused because their network sent many invalid keys in that minute.",
 	}, func() float64 { return float64(directory.RefusedLookups()) })
-}
-
-func (m *metrics) recent(known *recent) {
-	m.factory.NewGaugeFunc(prometheus.GaugeOpts{
-		Name: "outlay_ingest_recent_keys",
-		Help: "Idempotency keys held in memory.",
-	}, func() float64 { return float64(known.entries()) })
 }
 
 // routeMetrics counts the requests of one route. The counter of the common answer
@@ -132,16 +83,4 @@ func (r routeMetrics) answered(status int) {
 		return
 	}
 	r.m.requests.WithLabelValues(r.route, strconv.Itoa(status)).Inc()
-}
-
-// calculatedEvents counts accepted events with a calculated cost, which most have.
-func (m *metrics) calculatedEvents(n int) {
-	m.accepted.Add(float64(n))
-	m.calculated.Add(float64(n))
-}
-
-// event counts an accepted event.
-func (m *metrics) event(source schema.CostSource) {
-	m.accepted.Inc()
-	m.acceptedBy.WithLabelValues(string(source)).Inc()
 }

@@ -8,30 +8,9 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-)
 
-// A name that is nearly that of a field was meant to be it; others are none of our business.
-func TestClosestField(t *testing.T) {
-	t.Parallel()
-	for name, want := range map[string]string{
-		"input_tokns": "input_tokens", "inputTokens": "input_tokens", "Input-Tokens": "input_tokens", "input_token": "input_tokens", "AGENT": "agent",
-		"agnet": "agent", "modell": "model", "models": "model", "sessionId": "session_id", "session": "session_id", "userid": "user_id",
-		"tag": "tags", "steps": "step", "metdata": "metadata", "cost_us": "cost_usd", "idempotencyKey": "idempotency_key", "latency": "latency_ms",
-		"cache_write_h1_tokens": "cache_write_1h_tokens", "output_to" + "\u212a" + "ens": "output_tokens",
-		"": "", "x": "", "stop": "", "name": "", "temperature": "", "cost": "", "tokens": "", "stage": "", "prompt": "", "message": "", "max_tokens": "",
-		strings.Repeat("input_tokens", 4): "", strings.Repeat("\u023a", 20): "",
-	} {
-		if got := closestField(name); got != want {
-			t.Errorf("closestField(%q) = %q, want %q", name, got, want)
-		}
-	}
-	for _, field := range eventFields {
-		if knownField([]byte(field)) != field || closestField(field+"x") == "" {
-			t.Errorf("%s is not known", field)
-		}
-	}
-}
+	"github.com/outlayhq/outlay/ingest/decode"
+)
 
 // An event with a misspelled field is recorded, and whoever sent it learns what was ignored, alone and in a batch, and
 // when it is sent again.
@@ -59,7 +38,7 @@ func TestMisspelledFieldsAreWarnedOf(t *testing.T) {
 			t.Errorf("event %d has %v", i, warnings)
 		}
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.warnings); n != 6 {
+	if n := f.metric(t, "outlay_ingest_warnings_total"); n != 6 {
 		t.Errorf("%v warnings are counted, want 6", n)
 	}
 	if e := f.events(t, 4); e[0].InputTokens != 0 {
@@ -75,12 +54,12 @@ func TestWarningsAreBounded(t *testing.T) {
 	for i := range 20_000 {
 		fmt.Fprintf(&body, `,"agent%d":0`, i%10+10*i)
 	}
-	var r request
+	var r decode.Request
 	start := time.Now()
-	if err := decode([]byte(body.String()+"}"), &r); err != nil {
+	if err := decode.RequestFromJSON(&r, []byte(body.String()+"}")); err != nil {
 		t.Fatal(err)
 	}
-	if len(r.warnings) > maxWarnings {
-		t.Errorf("%d warnings after %v", len(r.warnings), time.Since(start))
+	if len(r.Warnings()) > 8 {
+		t.Errorf("%d warnings after %v", len(r.Warnings()), time.Since(start))
 	}
 }

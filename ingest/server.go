@@ -15,7 +15,7 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/ingest/lease"
-	"github.com/outlayhq/outlay/ingest/replay"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
@@ -34,26 +34,15 @@ type Keys interface {
 	Size() int
 }
 
-// Caps says whether the caps of an agent and its account allow an event;
-// lease.Gate is the real one.
+// Caps knows the caps of agents and accounts; lease.Gate is the real one.
 type Caps interface {
-	// Admit charges the caps and notes it in the event. The charge is nil for an
-	// event without a cap.
-	Admit(ctx context.Context, e *schema.Event) (*lease.Charge, error)
-	// Standing says where a cap stands; ok is false without one.
+	record.Caps
+	// Standing returns the state of a cap; ok is false without one.
 	Standing(ctx context.Context, scope budget.Scope) (s lease.Standing, ok bool, err error)
-	// Known returns where the tightest cap of an agent stands as far as is known without
+	// Known returns the state of the tightest cap of an agent as far as is known without
 	// asking again; ok is false without one.
 	Known(ctx context.Context, agent budget.Scope) (s lease.Standing, ok bool)
-	// Refused keeps an event that was answered 402 in the ledger of refused events.
-	Refused(e *schema.Event)
 	Ready() bool
-}
-
-// Replays distinguishes events that are sent again from new ones; replay.Checker is the real
-// one.
-type Replays interface {
-	Check(ctx context.Context, keys []replay.Key) []replay.Answer
 }
 
 // Deps are what a Server works with; the caller owns and closes them after the
@@ -63,14 +52,14 @@ type Deps struct {
 	Caps   Caps
 	Limits Limits
 	Checks Checks
-	// Replays looks at events with an idempotency key that a cap refuses.
-	Replays Replays
+	// Replays is asked about events with an idempotency key that a cap refuses.
+	Replays record.Replays
 	// Prices returns the price book that an account is charged by, or nil while
 	// it is not known yet.
 	Prices func(account schema.ID) *price.Book
 	// TrustedProxies are addresses and networks whose X-Forwarded-For is believed. They passed ValidateProxies.
 	TrustedProxies []string
-	// Kafka was made with the ProducerOptions of the configuration, for Topic.
+	// Kafka was made with record.ProducerOptions for Topic.
 	Kafka   *kgo.Client
 	Topic   string
 	Metrics prometheus.Registerer
@@ -85,13 +74,10 @@ type Server struct {
 	caps     Caps
 	limits   Limits
 	checks   Checks
-	replays  Replays
 	prices   func(schema.ID) *price.Book
 	kafka    *kgo.Client
 	topic    string
-	producer *Producer
-	room     *room
-	recent   *recent
+	recorder *record.Recorder
 	proxies  []string
 	metrics  *metrics
 	log      *slog.Logger
@@ -116,12 +102,11 @@ func ValidateProxies(proxies []string) error {
 func New(cfg Config, d Deps) *Server {
 	m := newMetrics(d.Metrics)
 	m.keys(d.Keys)
-	known := newRecent(cfg.RecentKeys, d.Now)
-	m.recent(known)
-	w := &writes{log: d.Log, now: d.Now}
 	return &Server{
-		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, replays: d.Replays, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
-		producer: newProducer(d.Kafka, cfg, known, m, w), room: newRoom(cfg, m, w), recent: known,
+		cfg: cfg, keys: d.Keys, caps: d.Caps, limits: d.Limits, checks: d.Checks, prices: d.Prices, kafka: d.Kafka, topic: d.Topic,
+		recorder: record.New(record.Config{
+			ProduceTimeout: cfg.ProduceTimeout, MaxRequests: cfg.MaxRequests, MaxBufferedBytes: cfg.MaxBufferedBytes, CachedKeys: cfg.RecentKeys,
+		}, record.Deps{Caps: d.Caps, Replays: d.Replays, Kafka: d.Kafka, Metrics: d.Metrics, Log: d.Log, Now: d.Now}),
 		proxies: d.TrustedProxies, metrics: m, log: d.Log, now: d.Now,
 	}
 }
@@ -149,7 +134,7 @@ func (s *Server) Handler() http.Handler {
 
 	r.POST("/v1/track", s.handle("/v1/track", s.track))
 	r.POST("/v1/events", s.handle("/v1/events", s.track))
-	r.POST("/v1/track/batch", s.handle("/v1/track/batch", s.batch))
+	r.POST("/v1/track/batch", s.handle("/v1/track/batch", s.trackBatch))
 	r.POST("/v1/traces", s.handle("/v1/traces", s.traces))
 	r.POST("/v1/budgets/check", s.handle("/v1/budgets/check", s.checkBudget))
 	return compressed(r)
@@ -171,8 +156,8 @@ func compressed(h http.Handler) http.Handler {
 	return wrap(h)
 }
 
-// Run gives memory back to the system after Kafka stood still, until ctx ends.
-func (s *Server) Run(ctx context.Context) { s.room.giveBack(ctx) }
+// Run returns memory to the system after Kafka did not answer for a while, until ctx ends.
+func (s *Server) Run(ctx context.Context) { s.recorder.ReturnMemory(ctx) }
 
 // Ready returns nil when requests can be answered: the API keys were loaded and
 // Kafka takes events for the topic.
@@ -186,7 +171,7 @@ func (s *Server) Ready(ctx context.Context) error {
 	if err := topic.TakesEvents(ctx, s.kafka, s.topic); err != nil {
 		return err
 	}
-	return s.producer.writes.Ready()
+	return s.recorder.Ready()
 }
 
 // closeConnection ends the connection of a body in chunks. One that has a length as

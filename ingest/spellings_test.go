@@ -46,7 +46,7 @@ func TestSpellingsDoNotPassACap(t *testing.T) {
 	for name, agent := range map[string]string{"agent": "café-bot", "account": ""} {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t, nil)
+			f := newFixtureWithCaps(t, new(laterCaps))
 			f.cap(t, schematest.Database(t), budget.Budget{
 				Scope: budget.Scope{AccountID: f.account, Agent: agent}, Limit: dollar, Period: budget.Total, Timezone: "UTC", OnUnpriced: budget.Allow,
 			})

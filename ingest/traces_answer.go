@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 
 	"github.com/outlayhq/outlay/ingest/otlp"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/schema/httpserver"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -18,24 +19,24 @@ import (
 // maxReasons is how many spans the message of a partial success speaks of.
 const maxReasons = 3
 
-// summary counts the spans and returns the answer that reports the refused ones.
-func (s *Server) summary(encoding otlp.Encoding, spans otlp.Export, outcomes []outcome) []byte {
+// exportResponse counts the spans and returns the response that reports the refused ones.
+func (s *Server) exportResponse(encoding otlp.Encoding, spans otlp.Export, events []record.Event) []byte {
 	rejected := 0
 	var reasons strings.Builder
-	for i, o := range outcomes {
-		if o.err == nil {
+	for i := range events {
+		if events[i].Err == nil {
 			continue
 		}
-		p := problem.From(o.err)
+		p := problem.From(events[i].Err)
 		s.metrics.refused.WithLabelValues(string(p.Code)).Inc()
 		if rejected++; rejected <= maxReasons {
 			fmt.Fprintf(&reasons, " Span %s: %s", spans.Calls[i].Key, reason(p))
 		}
 	}
-	s.metrics.spans.converted.Add(float64(len(outcomes) - rejected))
-	s.metrics.spans.rejected.Add(float64(rejected))
-	s.metrics.spans.wrappers.Add(float64(spans.Wrappers))
-	s.metrics.spans.ignored.Add(float64(spans.Others))
+	s.metrics.spans.WithLabelValues("converted").Add(float64(len(events) - rejected))
+	s.metrics.spans.WithLabelValues("rejected").Add(float64(rejected))
+	s.metrics.spans.WithLabelValues("wrapper").Add(float64(spans.Wrappers))
+	s.metrics.spans.WithLabelValues("ignored").Add(float64(spans.Others))
 	if rejected == 0 {
 		return encoding.AppendResponse(nil, 0, "")
 	}

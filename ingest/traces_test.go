@@ -300,8 +300,7 @@ func (oneCapped) Admit(_ context.Context, e *schema.Event) (*lease.Charge, error
 // have to send all again, and they do that after 503 but never after 500.
 func TestTracesAndCaps(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, nil)
-	f.ingest.caps = oneCapped{}
+	f := newFixtureWithCaps(t, oneCapped{})
 	a := f.export(t, "application/json", inJSON(t, genAI(t, chat("free"), chat("capped"))))
 	if rejected, message := partial(t, a); a.status != 200 || rejected != "1" || !strings.Contains(message, "budget cap") {
 		t.Errorf("status %d, rejected %q, %q, want one over the cap", a.status, rejected, message)

@@ -5,14 +5,12 @@ import (
 	"compress/gzip"
 	"fmt"
 	"net/http"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/google/go-cmp/cmp/cmpopts"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -55,7 +53,7 @@ func TestTrackWritesTheWholeEvent(t *testing.T) {
 	if got.PriceID == "" || len(got.Breakdown) == 0 {
 		t.Errorf("price id %q and breakdown %q must travel with the event", got.PriceID, got.Breakdown)
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.accepted); n != 1 {
+	if n := f.metric(t, "outlay_ingest_events_accepted_total"); n != 1 {
 		t.Errorf("accepted counter = %v, want 1", n)
 	}
 }
@@ -275,7 +273,7 @@ func TestBrokerGone(t *testing.T) {
 	if r.status != 500 || r.body["title"] != "Server error" || r.header.Get("Retry-After") == "" {
 		t.Errorf("%d %v, Retry-After %q, want 500 Server error with Retry-After", r.status, r.body["title"], r.header.Get("Retry-After"))
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.produceErrors.WithLabelValues("timeout")); n != 1 {
+	if n := f.metric(t, "outlay_ingest_produce_errors_total", "timeout"); n != 1 {
 		t.Errorf("timeout counter = %v, want 1", n)
 	}
 }
@@ -284,7 +282,7 @@ func TestBrokerGone(t *testing.T) {
 func TestRefusedByTheClientIsSettled(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
-	f.ingest.producer.client.Close()
+	f.ingest.kafka.Close()
 	if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != 500 {
 		t.Errorf("status %d, want 500", r.status)
 	}
@@ -294,29 +292,14 @@ func TestRefusedByTheClientIsSettled(t *testing.T) {
 	f.nothingUnderWay(t)
 }
 
-// A delivery that is settled keeps no event: it may be spare for long, and an event keeps
-// the memory of its whole batch.
-func TestSettledDeliveryKeepsNoEvent(t *testing.T) {
-	t.Parallel()
-	f := newFixture(t, nil)
-	s := &shipment{producer: f.ingest.producer, done: make(chan bool, 2)}
-	s.left.Store(2)
-	d := s.delivery()
-	d.admission = admission{event: new(schema.Event)}
-	d.finish(&d.record, nil)
-	if !reflect.ValueOf(d.admission).IsZero() {
-		t.Errorf("it keeps %+v", d.admission)
-	}
-}
-
 // nothingUnderWay holds the producer to what it must come back to when all are answered.
 func (f *fixture) nothingUnderWay(t *testing.T) {
 	t.Helper()
 	// A response is read before its handler has returned.
-	r := f.ingest.room
-	for deadline := time.Now().Add(10 * time.Second); r.bytes.Load() != 0 || r.requests.Load() != 0; time.Sleep(time.Millisecond) {
+	const bytes, requests = "outlay_ingest_produce_buffered_bytes", "outlay_ingest_requests_under_way"
+	for deadline := time.Now().Add(10 * time.Second); f.metric(t, bytes) != 0 || f.metric(t, requests) != 0; time.Sleep(time.Millisecond) {
 		if time.Now().After(deadline) {
-			t.Fatalf("%d requests hold %d bytes, want none", r.requests.Load(), r.bytes.Load())
+			t.Fatalf("%v requests hold %v bytes, want none", f.metric(t, requests), f.metric(t, bytes))
 		}
 	}
 }
@@ -324,15 +307,14 @@ func (f *fixture) nothingUnderWay(t *testing.T) {
 // A full buffer is refused at once instead of taking memory.
 func TestBufferFull(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(c *Config) { c.ProduceTimeout = 200 * time.Millisecond })
-	f.ingest.room.mostBytes = requestBytes + 600
+	f := newFixture(t, func(c *Config) { c.ProduceTimeout, c.MaxBufferedBytes = 200*time.Millisecond, requestBytes+600 })
 	f.cluster.Close()
 	for range 5 {
 		if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != 500 {
 			t.Fatalf("status %d, want 500", r.status)
 		}
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.produceErrors.WithLabelValues("buffer_full")); n == 0 {
+	if n := f.metric(t, "outlay_ingest_produce_errors_total", "buffer_full"); n == 0 {
 		t.Error("no event was refused for a full buffer")
 	}
 }
@@ -341,22 +323,22 @@ func TestBufferFull(t *testing.T) {
 func TestInflatedBodyCounts(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, nil)
+	small := newFixture(t, func(c *Config) { c.MaxBufferedBytes = requestBytes + gzipBytes + copies*50_000 })
 	var body bytes.Buffer
 	w := gzip.NewWriter(&body)
 	_, _ = w.Write([]byte(`{"agent":"a","metadata":{"k":"` + strings.Repeat("x", 60_000) + `"}}`))
 	_ = w.Close()
-	post := func() int {
+	post := func(f *fixture) int {
 		return f.post(t, "/v1/track", body.String(), "Content-Encoding", "gzip").status
 	}
-	if status := post(); status != 200 {
+	if status := post(f); status != 200 {
 		t.Fatalf("status %d with room, want 200", status)
 	}
 	f.nothingUnderWay(t)
-	f.ingest.room.mostBytes = requestBytes + gzipBytes + copies*50_000
-	if status := post(); status != 500 {
+	if status := post(small); status != 500 {
 		t.Errorf("status %d without room, want 500", status)
 	}
-	f.nothingUnderWay(t)
+	small.nothingUnderWay(t)
 }
 
 // Requests beyond --max-requests are refused before anything of them is looked at, and
@@ -364,7 +346,7 @@ func TestInflatedBodyCounts(t *testing.T) {
 func TestTooManyRequests(t *testing.T) {
 	t.Parallel()
 	f := newFixture(t, func(c *Config) { c.MaxRequests = 1 })
-	if err := f.ingest.room.enter(); err != nil {
+	if err := f.ingest.recorder.Enter(); err != nil {
 		t.Fatal(err)
 	}
 	for _, path := range []string{"/v1/track", "/v1/events", "/v1/track/batch", "/v1/budgets/check", "/v1/traces"} {
@@ -377,10 +359,10 @@ func TestTooManyRequests(t *testing.T) {
 			t.Errorf("%s: status %d, Retry-After %q, want %d with one", path, r.status, r.header.Get("Retry-After"), want)
 		}
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.produceErrors.WithLabelValues("too_many_requests")); n != 5 {
+	if n := f.metric(t, "outlay_ingest_produce_errors_total", "too_many_requests"); n != 5 {
 		t.Errorf("%v requests counted as too many, want 5", n)
 	}
-	f.ingest.room.leave()
+	f.ingest.recorder.Leave()
 	if r := f.post(t, "/v1/track", `{"agent":"a"}`); r.status != 200 {
 		t.Errorf("status %d afterwards, want 200", r.status)
 	}

@@ -20,11 +20,13 @@ func TestRefusedWritesAreNotReady(t *testing.T) {
 	for _, refusal := range []*kerr.Error{kerr.UnknownServerError, kerr.KafkaStorageError, kerr.NotEnoughReplicas, kerr.PolicyViolation} {
 		t.Run(refusal.Message, func(t *testing.T) {
 			t.Parallel()
-			f := newFixture(t, func(c *Config) { c.ProduceTimeout = 300 * time.Millisecond })
 			var log lockedBuffer
 			var later atomic.Int64 // nanoseconds
-			f.ingest.producer.writes.log = slog.New(slog.NewTextHandler(&log, nil))
-			f.ingest.producer.writes.now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+			f := newFixtureWith(t, func(c *Config, d *Deps) {
+				c.ProduceTimeout = 300 * time.Millisecond
+				d.Log = slog.New(slog.NewTextHandler(&log, nil))
+				d.Now = func() time.Time { return time.Now().Add(time.Duration(later.Load())) }
+			})
 			if err := f.ingest.Ready(t.Context()); err != nil {
 				t.Fatalf("before: %v", err)
 			}
@@ -48,7 +50,7 @@ func TestRefusedWritesAreNotReady(t *testing.T) {
 			if n := strings.Count(log.String(), "level=WARN"); n != 1 {
 				t.Errorf("%d warnings, want 1:\n%s", n, log.String())
 			}
-			later.Store(int64(failureAge))
+			later.Store(int64(15 * time.Second)) // How long a failure counts.
 			if err := f.ingest.Ready(t.Context()); err != nil {
 				t.Errorf("when nothing was tried for long: %v", err)
 			}

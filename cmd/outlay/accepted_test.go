@@ -21,6 +21,7 @@ import (
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -99,7 +100,7 @@ func store(t *testing.T, sink *timescale.Sink, events []schema.Event, first, nex
 // the key.
 func serveTracking(t *testing.T, broker *kfake.Cluster, owner schema.ID) (url, secret string) {
 	t.Helper()
-	client, err := kgo.NewClient(append(ingest.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.ListenAddrs()...))...)
+	client, err := kgo.NewClient(append(record.ProducerOptions(wire.EventsTopic), kgo.SeedBrokers(broker.ListenAddrs()...))...)
 	if err != nil {
 		t.Fatal(err)
 	}

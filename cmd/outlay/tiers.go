@@ -20,6 +20,7 @@ import (
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
 	"github.com/outlayhq/outlay/ingest/pricing"
+	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/processor/alerting"
@@ -73,7 +74,7 @@ func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans l
 	if err := ingest.ValidateProxies(proxies.TrustedProxies); err != nil {
 		return nil, err
 	}
-	client, err := kgo.NewClient(slices.Concat(kafka, ingest.ProducerOptions(topics.Topic))...)
+	client, err := kgo.NewClient(slices.Concat(kafka, record.ProducerOptions(topics.Topic))...)
 	if err != nil {
 		return nil, fmt.Errorf("make the kafka producer: %w", err)
 	}

@@ -9,8 +9,6 @@ import (
 	"testing"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/schema"
 )
@@ -55,9 +53,8 @@ func (a answer) results(t *testing.T) []map[string]any {
 // once, and the second is answered as a duplicate of the first.
 func TestKeyTwiceInOneBatch(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, nil)
 	caps := newHeldCaps()
-	f.ingest.caps = caps
+	f := newFixtureWithCaps(t, caps)
 	const event = `{"agent":"a","model":"gpt-4o","input_tokens":1000,"idempotency_key":"k"}`
 	r := f.post(t, "/v1/track/batch", `[`+event+`,{"agent":"b"},`+event+`,{"agent":"other","idempotency_key":"k"}]`)
 	results := r.results(t)
@@ -79,7 +76,7 @@ func TestKeyTwiceInOneBatch(t *testing.T) {
 	if n := caps.charged.Load(); n != 2 {
 		t.Errorf("%d events were charged, want 2", n)
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.duplicates); n != 1 {
+	if n := f.metric(t, "outlay_ingest_events_duplicate_total"); n != 1 {
 		t.Errorf("duplicates counter = %v, want 1", n)
 	}
 	if r := f.post(t, "/v1/track", `{"agent":"marker"}`); r.status != 200 {
@@ -94,9 +91,8 @@ func TestKeyTwiceInOneBatch(t *testing.T) {
 // the first is judged or on its way wait for what comes of it.
 func TestKeyInConcurrentRequests(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, nil)
 	caps := newHeldCaps()
-	f.ingest.caps = caps
+	f := newFixtureWithCaps(t, caps)
 	const body = `{"agent":"held","model":"gpt-4o","input_tokens":1000,"idempotency_key":"k"}`
 	answers := make(chan answer, 5)
 	var wg sync.WaitGroup
@@ -133,7 +129,7 @@ func TestKeyInConcurrentRequests(t *testing.T) {
 	if n := caps.charged.Load(); n != 1 {
 		t.Errorf("%d events were charged, want 1", n)
 	}
-	checkNoFlights(t, f)
+	checkNothingInFlight(t, f)
 }
 
 // Two batches that each hold a key which the other began with do not wait for each
@@ -159,18 +155,17 @@ func TestKeysCrossedInConcurrentBatches(t *testing.T) {
 		})
 	}
 	wg.Wait()
-	if n := testutil.ToFloat64(f.ingest.metrics.accepted); n != 300 {
+	if n := f.metric(t, "outlay_ingest_events_accepted_total"); n != 300 {
 		t.Errorf("%v events were recorded, want 300", n)
 	}
-	checkNoFlights(t, f)
+	checkNothingInFlight(t, f)
 }
 
 // A key is free again once its event was refused, and those who waited for it are
 // answered as it was.
 func TestKeyOfARefusedEventIsFreeAgain(t *testing.T) {
 	t.Parallel()
-	f := newFixture(t, func(c *Config) { c.ProduceTimeout = 3 * time.Second })
-	f.ingest.caps = newHeldCaps()
+	f := newFixtureWith(t, func(c *Config, d *Deps) { c.ProduceTimeout, d.Caps = 3*time.Second, newHeldCaps() })
 	for range 2 {
 		if r := f.post(t, "/v1/track", `{"agent":"capped","idempotency_key":"k"}`); r.status != 402 {
 			t.Errorf("over the cap: %d %v", r.status, r.body)
@@ -189,7 +184,7 @@ func TestKeyOfARefusedEventIsFreeAgain(t *testing.T) {
 	if r := f.post(t, "/v1/track", `{"agent":"a","idempotency_key":"k"}`); r.status != 200 {
 		t.Errorf("the key of a refused event: %d %v", r.status, r.body)
 	}
-	checkNoFlights(t, f)
+	checkNothingInFlight(t, f)
 	// Kafka does not answer: nobody knows, first or not.
 	f.cluster.Close()
 	r = f.post(t, "/v1/track/batch", `[{"agent":"a","idempotency_key":"l"},{"agent":"a","idempotency_key":"l"}]`)
@@ -200,58 +195,23 @@ func TestKeyOfARefusedEventIsFreeAgain(t *testing.T) {
 	}
 }
 
-// A flight that nobody ended does not block its key for ever.
-func TestFlightEndsByItself(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(1_700_000_000, 0)
-	r := newRecent(8, func() time.Time { return at })
-	id := schema.ID{1}
-	lost, mine, err := r.claim(id, 1)
-	if err != nil || !mine {
-		t.Fatal(mine, err)
-	}
-	if _, mine, _ := r.claim(id, 1); mine {
-		t.Error("a key is two flights at once")
-	}
-	at = at.Add(flightFor)
-	f, mine, err := r.claim(id, 2)
-	if err != nil || !mine {
-		t.Fatal(mine, err)
-	}
-	r.land(admission{event: &schema.Event{ID: id}, flight: lost}, ErrTimeout)
-	if _, mine, _ := r.claim(id, 2); mine {
-		t.Error("the end of a lost flight ended another")
-	}
-	r.land(admission{event: &schema.Event{ID: id, Cost: 7}, flight: f}, nil)
-	if f, mine, err := r.claim(id, 2); mine || err != nil || f.outcome.cost != 7 {
-		t.Errorf("after it landed: %+v, %v, %v", f, mine, err)
-	}
-}
-
-// awaitWaiting waits until n requests wait for the end of one flight.
+// awaitWaiting waits until n events wait for others with the same key.
 func awaitWaiting(t *testing.T, f *fixture, n int) {
 	t.Helper()
 	for deadline := time.Now().Add(time.Minute); ; time.Sleep(time.Millisecond) {
-		f.ingest.recent.mu.Lock()
-		waiting := 0
-		for _, flight := range f.ingest.recent.flights {
-			waiting += flight.waiting
-		}
-		f.ingest.recent.mu.Unlock()
+		_, waiting := f.ingest.recorder.InFlight()
 		if waiting == n {
 			return
 		}
 		if time.Now().After(deadline) {
-			t.Fatalf("%d requests wait, want %d", waiting, n)
+			t.Fatalf("%d events wait, want %d", waiting, n)
 		}
 	}
 }
 
-func checkNoFlights(t *testing.T, f *fixture) {
+func checkNothingInFlight(t *testing.T, f *fixture) {
 	t.Helper()
-	f.ingest.recent.mu.Lock()
-	defer f.ingest.recent.mu.Unlock()
-	if n := len(f.ingest.recent.flights); n != 0 {
-		t.Errorf("%d flights are left", n)
+	if n, _ := f.ingest.recorder.InFlight(); n != 0 {
+		t.Errorf("%d keys are left in flight", n)
 	}
 }

@@ -1,7 +1,7 @@
-package ingest
+package decode
 
 import (
-	"github.com/go-json-experiment/json/jsontext"
+	"slices"
 
 	"github.com/outlayhq/outlay/schema"
 )
@@ -73,70 +73,46 @@ func usageParts(name []byte) bool {
 	return false
 }
 
-// usage reads a provider's own usage object. What it means is decided in finish,
-// when the provider is known.
+// usage reads a provider's own usage object. What it means is decided in validate, when the provider is known.
 func (d *decoder) usage() error {
 	if kind := d.json.PeekKind(); kind != '{' {
 		if kind != 'n' {
-			d.faults.Add("usage", "must be an object")
+			d.errs.Add("usage", "must be an object")
 		}
 		return d.json.SkipValue()
 	}
 	d.request.reported = new(reportedUsage)
-	return d.usageMembers(make([]byte, 0, 64))
+	return d.members(func(name []byte) error { return d.usageMember(slices.Clone(name), true) })
 }
 
-// usageMembers reads an object of a usage whose members' names come after path.
-// Names that we do not know are passed over: providers add some all the time.
-func (d *decoder) usageMembers(path []byte) error {
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	for d.json.PeekKind() != '}' {
-		raw, err := d.json.ReadValue()
-		if err != nil {
-			return err
-		}
-		name, err := jsontext.AppendUnquote(path, raw)
-		if err != nil {
-			return err
-		}
-		if err := d.usageMember(name, len(path) == 0); err != nil {
-			return err
-		}
-	}
-	_, err := d.json.ReadToken()
-	return err
-}
-
-func (d *decoder) usageMember(name []byte, top bool) error {
+// usageMember reads the member of a usage whose path of names is path. Names that are not known are passed over:
+// providers add some all the time.
+func (d *decoder) usageMember(path []byte, top bool) error {
 	u := d.request.reported
 	switch kind := d.json.PeekKind(); {
-	case kind == '{' && top && usageParts(name):
-		u.cohere.seen = u.cohere.seen || string(name) == "billed_units" || string(name) == "tokens"
-		return d.usageMembers(append(name, '.'))
-	case kind == '[' && top && string(name) == "cacheDetails":
-		return d.cacheDetails()
+	case kind == '{' && top && usageParts(path):
+		u.cohere.seen = u.cohere.seen || string(path) == "billed_units" || string(path) == "tokens"
+		path = append(path, '.')
+		return d.members(func(name []byte) error { return d.usageMember(append(path, name...), false) })
+	case kind == '[' && top && string(path) == "cacheDetails":
+		return d.elements(d.cacheDetail)
 	}
-	count := u.count(name)
+	count := u.count(path)
 	if count == nil {
 		return d.json.SkipValue()
 	}
-	return d.usageCount(name, count)
+	return d.usageCount(path, count)
 }
 
-func (d *decoder) usageCount(name []byte, dst *optionalCount) error {
+func (d *decoder) usageCount(path []byte, dst *optionalCount) error {
 	raw, err := d.json.ReadValue()
 	if err != nil || raw.Kind() == 'n' {
 		return err
 	}
-	n, ok := int64(0), false
-	if raw.Kind() == '0' {
-		n, ok = schema.ParseCount(string(raw))
-	}
+	n, ok := parseCount(raw)
 	if !ok {
-		if field := "usage." + string(name); !d.faults.Has(field) {
-			d.faults.Add(field, schema.CountFault)
+		if field := "usage." + string(path); !d.errs.Has(field) {
+			d.errs.Add(field, schema.CountFault)
 		}
 		return nil
 	}
@@ -144,53 +120,27 @@ func (d *decoder) usageCount(name []byte, dst *optionalCount) error {
 	return nil
 }
 
-// cacheDetails reads Bedrock's list of cache writes by how long they are kept:
+// cacheDetail reads an element of Bedrock's list of cache writes by how long they are kept:
 // [{"ttl":"1h","inputTokens":10}].
-func (d *decoder) cacheDetails() error {
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
-	}
-	for d.json.PeekKind() != ']' {
-		read := d.json.SkipValue
-		if d.json.PeekKind() == '{' {
-			read = d.cacheDetail
-		}
-		if err := read(); err != nil {
-			return err
-		}
-	}
-	_, err := d.json.ReadToken()
-	return err
-}
-
 func (d *decoder) cacheDetail() error {
-	if _, err := d.json.ReadToken(); err != nil {
-		return err
+	if d.json.PeekKind() != '{' {
+		return d.json.SkipValue()
 	}
 	var ttl optionalText
 	var count optionalCount
-	for d.json.PeekKind() != '}' {
-		raw, err := d.json.ReadValue()
-		if err != nil {
-			return err
+	err := d.members(func(name []byte) error {
+		switch string(name) {
+		case "ttl":
+			return d.text("usage.cacheDetails.ttl", &ttl)
+		case "inputTokens":
+			return d.usageCount([]byte("cacheDetails.inputTokens"), &count)
 		}
-		switch string(raw) {
-		case `"ttl"`:
-			err = d.text("usage.cacheDetails.ttl", &ttl)
-		case `"inputTokens"`:
-			err = d.usageCount([]byte("cacheDetails.inputTokens"), &count)
-		default:
-			err = d.json.SkipValue()
-		}
-		if err != nil {
-			return err
-		}
-	}
-	if ttl.value == "1h" {
+		return d.json.SkipValue()
+	})
+	if err == nil && ttl.value == "1h" {
 		// Bounded, so that a long list cannot overflow.
 		sum := &d.request.reported.bedrock.hourWrite
 		*sum = min(*sum+count.value, schema.MaxCount+1)
 	}
-	_, err := d.json.ReadToken()
 	return err
 }

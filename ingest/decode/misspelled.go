@@ -1,9 +1,7 @@
-package ingest
+package decode
 
 import (
 	"strings"
-
-	"github.com/outlayhq/outlay/schema"
 )
 
 // Bounds of what is done about unknown names: a body may have tens of thousands.
@@ -13,7 +11,7 @@ const (
 	maxUnknownLength = 40 // in bytes
 )
 
-// eventFields are the names that knownField knows.
+// eventFields are the names that the method field knows.
 var eventFields = [...]string{
 	"agent", "model", "provider", "input_tokens", "output_tokens", "prompt_tokens", "completion_tokens", "cost_usd", "session_id",
 	"latency_ms", "metadata", "timestamp", "cache_read_tokens", "cache_write_tokens", "cache_write_1h_tokens", "reasoning_tokens",
@@ -94,20 +92,4 @@ func distance(a, b string, substitution int) int {
 		}
 	}
 	return rows[len(a)%3][len(b)]
-}
-
-// appendWarnings appends the member of an answer that lists for the client what was ignored, if there is anything.
-func appendWarnings(dst []byte, warnings schema.Faults) []byte {
-	if len(warnings) == 0 {
-		return dst
-	}
-	dst = append(dst, `,"warnings":[`...)
-	for i, w := range warnings {
-		if i > 0 {
-			dst = append(dst, ',')
-		}
-		dst = appendText(append(dst, `{"field":`...), w.Field)
-		dst = append(appendText(append(dst, `,"message":`...), w.Message), '}')
-	}
-	return append(dst, ']')
 }

@@ -1,4 +1,4 @@
-package ingest
+package record
 
 import (
 	"fmt"
@@ -9,19 +9,18 @@ import (
 )
 
 const (
-	// failureAge is how long a failed write makes the replica not ready if none has
-	// succeeded since. After it requests are let in again, which is how a replica
-	// without any notices that Kafka takes events again.
+	// failureAge is how long a failed write makes the replica not ready if none has succeeded since. After it requests
+	// are let in again: without any the replica would not notice that Kafka takes events again.
 	failureAge = 15 * time.Second
 	// failureLogInterval is how often failed writes are logged at most.
 	failureLogInterval = 10 * time.Second
 )
 
-// writes keeps how the last writes to Kafka went, for readiness and for the log.
-type writes struct {
+// writeHealth keeps how the last writes to Kafka went, for readiness and for the log.
+type writeHealth struct {
 	log *slog.Logger
 	now func() time.Time
-	// failure is nil when the last write that ended has succeeded.
+	// failure is nil if the last write that ended has succeeded.
 	failure atomic.Pointer[failure]
 
 	mu sync.Mutex
@@ -36,15 +35,15 @@ type failure struct {
 }
 
 // succeeded notes that Kafka acknowledged all events of a request.
-func (w *writes) succeeded() {
-	if w.failure.Load() != nil { // Seldom, so that no replica writes to shared memory all the time.
+func (w *writeHealth) succeeded() {
+	if w.failure.Load() != nil { // Rarely: otherwise every request would write to shared memory.
 		w.failure.Store(nil)
 	}
 }
 
 // failed notes that Kafka did not acknowledge an event of a request, and logs it now
 // and then.
-func (w *writes) failed(err error) {
+func (w *writeHealth) failed(err error) {
 	now := w.now()
 	w.failure.Store(&failure{err, now})
 	w.mu.Lock()
@@ -58,7 +57,7 @@ func (w *writes) failed(err error) {
 }
 
 // Ready returns nil unless the last write has failed, not long ago.
-func (w *writes) Ready() error {
+func (w *writeHealth) Ready() error {
 	if f := w.failure.Load(); f != nil && w.now().Sub(f.at) < failureAge {
 		return fmt.Errorf("kafka does not take events: %w", f.err)
 	}

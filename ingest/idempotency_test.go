@@ -1,14 +1,10 @@
 package ingest
 
 import (
-	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
-
-	"github.com/outlayhq/outlay/schema"
 )
 
 // A retry that this replica knows is answered as the first was, says so, and is
@@ -45,10 +41,10 @@ func TestRetryIsAnsweredAlike(t *testing.T) {
 	if events := f.events(t, 2); len(events) != 2 {
 		t.Errorf("%d events in Kafka, want the first and the marker", len(events))
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.duplicates); n != 5 {
+	if n := f.metric(t, "outlay_ingest_events_duplicate_total"); n != 5 {
 		t.Errorf("duplicates counter = %v, want 5", n)
 	}
-	if n := testutil.ToFloat64(f.ingest.metrics.accepted); n != 2 {
+	if n := f.metric(t, "outlay_ingest_events_accepted_total"); n != 2 {
 		t.Errorf("accepted counter = %v, want 2", n)
 	}
 }
@@ -83,77 +79,7 @@ func TestUnacknowledgedKeyIsNotKnown(t *testing.T) {
 			t.Fatalf("status %d, want 500 both times", r.status)
 		}
 	}
-	if n := f.ingest.recent.entries(); n != 0 {
-		t.Errorf("%d keys are known that Kafka has not acknowledged", n)
-	}
-}
-
-// keyed is an event with an idempotency key that was acknowledged.
-func keyed(n int) admission {
-	account := schema.ID{15: 1}
-	key := fmt.Sprint("key ", n)
-	id := schema.KeyedEventID(account, key)
-	return admission{
-		event:  &schema.Event{ID: id, IdempotencyKey: key, Cost: schema.NanoUSD(n)},
-		flight: &flight{id: id, fingerprint: uint64(n)},
-	}
-}
-
-// What is remembered is bounded, the latest stays, and a day later all is forgotten.
-func TestRecentIsBounded(t *testing.T) {
-	t.Parallel()
-	at := time.Unix(1_700_000_000, 0)
-	r := newRecent(1000, func() time.Time { return at })
-	for n := range 20_000 {
-		at = at.Add(time.Second)
-		r.land(keyed(n), nil)
-	}
-	if n := r.entries(); n != 1000 {
-		t.Errorf("%d keys held, want 1000", n)
-	}
-	found := 0
-	for n := 19_500; n < 20_000; n++ {
-		if m := r.find(keyed(n).event.ID); m != nil && m.cost == schema.NanoUSD(n) {
-			found++
-		}
-	}
-	if found < 450 {
-		t.Errorf("%d of the latest 500 are known, want nearly all", found)
-	}
-	at = at.Add(recentFor)
-	if m := r.find(keyed(19_999).event.ID); m != nil {
-		t.Errorf("after a day: known %v", m)
-	}
-	none := newRecent(0, time.Now)
-	none.land(keyed(1), nil)
-	if none.find(keyed(1).event.ID) != nil {
-		t.Error("a limit of 0 remembers")
-	}
-}
-
-// Each field makes a difference to the fingerprint, and borders between fields do.
-func TestFingerprintTellsRequestsApart(t *testing.T) {
-	t.Parallel()
-	seed := newRecent(0, time.Now).seed
-	seen := map[uint64]string{}
-	for _, fields := range []string{
-		``, `"model":"m"`, `"provider":"m"`, `"session_id":"m"`, `"step":"m"`, `"user_id":"m"`, `"error_type":"m"`, `"tags":["m"]`, `"tags":["m","m"]`, `"tags":["mm"]`,
-		`"parent_event_id":"evt_00000000000000000000000001"`, `"status":"error"`, `"input_tokens":1`, `"output_tokens":1`, `"input_tokens":0`, `"latency_ms":1`, `"cost_usd":1`,
-		`"input_tokens":2,"cache_read_tokens":1`, `"input_tokens":2,"cache_write_tokens":1`, `"input_tokens":2,"cache_write_1h_tokens":1`, `"output_tokens":1,"reasoning_tokens":1`,
-		`"metadata":{}`, `"metadata":{"a":1}`, `"timestamp":"2026-01-01T00:00:00Z"`,
-	} {
-		var r request
-		comma := ","
-		if fields == "" {
-			comma = ""
-		}
-		if err := decode([]byte(`{"agent":"a"`+comma+fields+`}`), &r); err != nil {
-			t.Fatal(err)
-		}
-		sum := r.fingerprint(seed)
-		if other, ok := seen[sum]; ok {
-			t.Errorf("%q and %q have the same fingerprint", fields, other)
-		}
-		seen[sum] = fields
+	if n := f.metric(t, "outlay_ingest_recent_keys"); n != 0 {
+		t.Errorf("%v keys are known that Kafka has not acknowledged", n)
 	}
 }

@@ -1,4 +1,4 @@
-package ingest
+package decode
 
 import (
 	"errors"
@@ -11,31 +11,23 @@ import (
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
-// arrival is now as the events of a request have it.
-func (s *Server) arrival() time.Time { return s.now().UTC().Truncate(time.Microsecond) }
-
-// event makes the admission of an event: defaults filled in, priced. If it cannot be
-// recorded, a problem in it lists what is wrong.
-func (s *Server) event(e *schema.Event, r *request, account schema.ID, now time.Time) admission {
-	r.event(e, account, now)
-	a := admission{event: e, warnings: r.warnings}
-	if e.IdempotencyKey != "" {
-		a.fingerprint = r.fingerprint(s.recent.seed)
+// Event makes e the event of r, which was read without error: defaults filled in and priced by the book, which is nil
+// while prices are not loaded. now is when the event arrived, in microseconds. The error is a problem that says why the
+// event cannot be recorded; e is priced as far as possible all the same, because it may repeat a recorded event.
+func (r *Request) Event(e *schema.Event, account schema.ID, book *price.Book, now time.Time) error {
+	r.fill(e, account, now)
+	var errs schema.Faults
+	errs.CheckTime("timestamp", e.Time, now)
+	errs.CheckCount("input_tokens", e.InputTokens)
+	errs.CheckUsage(e)
+	if err := r.price(e, book); len(errs) == 0 {
+		return err
 	}
-	var faults schema.Faults
-	faults.CheckTime("timestamp", e.Time, now)
-	faults.CheckCount("input_tokens", e.InputTokens)
-	faults.CheckUsage(e)
-	// One with faults is priced as well: it may repeat an event that is recorded, and
-	// is answered with the provider then.
-	if a.unfit = s.price(e, r); len(faults) > 0 {
-		a.unfit = problem.FromFaults(faults)
-	}
-	return a
+	return problemOf(errs)
 }
 
-// event fills in everything but the price.
-func (r *request) event(e *schema.Event, account schema.ID, now time.Time) {
+// fill sets everything but the price.
+func (r *Request) fill(e *schema.Event, account schema.ID, now time.Time) {
 	*e = schema.Event{
 		AccountID:          account,
 		Agent:              r.agent.value,
@@ -76,36 +68,29 @@ func (r *request) event(e *schema.Event, account schema.ID, now time.Time) {
 
 // identify sets the ids. With an idempotency key they depend on nothing but the
 // key and the body, so that a retry is answered alike.
-func (r *request) identify(e *schema.Event, now time.Time) {
+func (r *Request) identify(e *schema.Event, now time.Time) {
 	if e.IdempotencyKey != "" {
 		e.ID = schema.KeyedEventID(e.AccountID, e.IdempotencyKey)
 	} else {
 		e.ID = schema.NewID(now)
 	}
-	if r.session == "" && r.sessionID.value != "" {
-		r.session = r.memory.session(r.sessionID.value)
-	}
-	if e.SessionID = r.session; e.SessionID != "" {
+	if client := r.sessionID.value; client != "" {
+		e.SessionID = client
+		if !strings.HasPrefix(client, sessionMark) {
+			e.SessionID = r.arena.text(sessionMark, []byte(client))
+		}
 		return
 	}
 	e.SessionID = schema.ImplicitSessionID(e.ID)
 	e.SessionImplicit = true
 }
 
-// session is schema.SessionID in memory of m.
-func (m *memory) session(client string) string {
-	if strings.HasPrefix(client, sessionMark) {
-		return client
-	}
-	return m.joined(sessionMark, client)
-}
-
+// sessionMark starts the session ids of all events, as schema.SessionID has it.
 const sessionMark = string(schema.SessionPrefix) + "_"
 
 // price sets provider, cost and where they come from. The provider is the
 // client's own in its usual spelling, or the one that the model belongs to.
-func (s *Server) price(e *schema.Event, r *request) error {
-	book := s.prices(e.AccountID)
+func (r *Request) price(e *schema.Event, book *price.Book) error {
 	if book == nil {
 		return &problem.Problem{
 			Code:       problem.Internal,
@@ -132,14 +117,14 @@ func (s *Server) price(e *schema.Event, r *request) error {
 	}
 	e.Cost, e.Source, e.PriceID = schema.NanoUSD(q.CostNanoUSD), schema.CostSource(q.Source), q.PriceID
 	if q.Source == price.Calculated {
-		start := len(r.memory.bytes)
-		r.memory.bytes = wire.AppendBreakdown(r.memory.bytes, &q)
-		e.Breakdown = r.memory.since(start)
+		start := len(r.arena.bytes)
+		r.arena.bytes = wire.AppendBreakdown(r.arena.bytes, &q)
+		e.Breakdown = r.arena.since(start)
 	}
 	return nil
 }
 
-func (r *request) usage(e *schema.Event) price.Usage {
+func (r *Request) usage(e *schema.Event) price.Usage {
 	return price.Usage{
 		Input: e.InputTokens, Output: e.OutputTokens,
 		CacheRead: e.CacheReadTokens, CacheWrite: e.CacheWriteTokens, CacheWrite1h: e.CacheWrite1hTokens,
@@ -149,7 +134,7 @@ func (r *request) usage(e *schema.Event) price.Usage {
 }
 
 // hasUsage reports whether the client gave any count of tokens.
-func (r *request) hasUsage() bool {
+func (r *Request) hasUsage() bool {
 	return r.input.given() || r.output.given() || r.reasoning.given() ||
 		r.cacheRead.given() || r.cacheWrite.given() || r.cacheHour.given()
 }

@@ -1,4 +1,4 @@
-package ingest
+package decode
 
 import (
 	"fmt"
@@ -176,15 +176,15 @@ func (t tokens) fault() string {
 	return ""
 }
 
-// takeUsage puts a provider's usage in place of the token fields. Those may be
+// applyUsage puts a provider's usage in place of the token fields. Those may be
 // there as well if they say the same.
-func (r *request) takeUsage(faults *schema.Faults) {
+func (r *Request) applyUsage(errs *schema.Faults) {
 	if r.reported == nil {
 		return
 	}
 	t, fault := r.reported.tokens(strings.ToLower(r.provider.value))
 	if fault != "" {
-		faults.Add("usage", fault)
+		errs.Add("usage", fault)
 		return
 	}
 	if r.reported.cohere.seen && !r.reported.cohere.counted() {
@@ -194,19 +194,19 @@ func (r *request) takeUsage(faults *schema.Faults) {
 		r.input.value += r.cacheRead.value + r.cacheWrite.value + r.cacheHour.value
 	}
 	r.accounting = optionalText{}
-	replaceCount("input_tokens", &r.input, t.input, faults)
-	replaceCount("output_tokens", &r.output, t.output, faults)
-	replaceCount("cache_read_tokens", &r.cacheRead, t.cacheRead, faults)
-	replaceCount("cache_write_tokens", &r.cacheWrite, t.cacheWrite, faults)
-	replaceCount("cache_write_1h_tokens", &r.cacheHour, t.cacheHour, faults)
-	replaceCount("reasoning_tokens", &r.reasoning, t.reasoning, faults)
+	replaceCount("input_tokens", &r.input, t.input, errs)
+	replaceCount("output_tokens", &r.output, t.output, errs)
+	replaceCount("cache_read_tokens", &r.cacheRead, t.cacheRead, errs)
+	replaceCount("cache_write_tokens", &r.cacheWrite, t.cacheWrite, errs)
+	replaceCount("cache_write_1h_tokens", &r.cacheHour, t.cacheHour, errs)
+	replaceCount("reasoning_tokens", &r.reasoning, t.reasoning, errs)
 }
 
-func replaceCount(field string, c *optionalCount, reported int64, faults *schema.Faults) {
+func replaceCount(field string, c *optionalCount, reported int64, errs *schema.Faults) {
 	if c.given() && c.value != reported {
-		faults.Add(c.name, fmt.Sprintf("must not differ from usage, which comes to %d %s; send one of the two", reported, field))
-		if !faults.Has("usage") {
-			faults.Add("usage", "must not differ from the token fields; send one of the two")
+		errs.Add(c.name, fmt.Sprintf("must not differ from usage, which comes to %d %s; send one of the two", reported, field))
+		if !errs.Has("usage") {
+			errs.Add("usage", "must not differ from the token fields; send one of the two")
 		}
 		return
 	}
