@@ -10,14 +10,12 @@ import (
 	"sync"
 	"time"
 
-	"github.com/prometheus/client_golang/prometheus"
-
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
-	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/schema/pricing"
 	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
@@ -161,7 +159,7 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	defer pool.Close()
 	registry := newRegistry()
 	// Ingest counts what comes of the prices; here they are only shown.
-	books, err := newBooks(c.Prices, pool, prometheus.NewRegistry(), log)
+	books, err := newBooks(c.Prices, pool, nil, log)
 	if err != nil {
 		return err
 	}

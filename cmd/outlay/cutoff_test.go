@@ -21,11 +21,11 @@ import (
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
-	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/processor"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/pricing"
 	"github.com/outlayhq/outlay/schema/schematest"
 	"github.com/outlayhq/outlay/schema/schematest/proxy"
 )

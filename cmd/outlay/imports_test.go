@@ -27,7 +27,7 @@ var may = map[string][]string{
 // homes lists the only folders that may import a library, so that changing it stays a matter of few files.
 var homes = map[string][]string{
 	"github.com/gin-gonic/gin":                   {"ingest", "query"},
-	"github.com/jackc/pgx":                       {"cmd", "deploy/postgres", "ingest/lease", "ingest/limit", "ingest/pricing", "ingest/replay", "processor", "query", "schema/account", "schema/advisory", "schema/alert", "schema/budget", "schema/job", "schema/migrations", "schema/pgdb", "schema/report", "schema/reprice", "schema/schematest", "schema/tariff"},
+	"github.com/jackc/pgx":                       {"cmd", "deploy/postgres", "ingest/lease", "ingest/limit", "ingest/replay", "processor", "query", "schema/account", "schema/advisory", "schema/alert", "schema/budget", "schema/job", "schema/migrations", "schema/pgdb", "schema/pricing", "schema/report", "schema/reprice", "schema/schematest", "schema/tariff"},
 	"github.com/jackc/tern":                      {"schema/migrations"},
 	"github.com/twmb/franz-go/pkg/kgo":           {"cmd", "deploy/broker", "ingest", "processor", "schema/schematest", "schema/topic"},
 	"github.com/twmb/franz-go/pkg/kfake":         {"deploy/broker", "schema/schematest"},

@@ -19,7 +19,6 @@ import (
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
-	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/ingest/record"
 	"github.com/outlayhq/outlay/ingest/replay"
 	"github.com/outlayhq/outlay/processor"
@@ -29,6 +28,7 @@ import (
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/account"
+	"github.com/outlayhq/outlay/schema/pricing"
 	"github.com/outlayhq/outlay/schema/secret"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
@@ -106,7 +106,7 @@ func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans l
 	}, nil
 }
 
-// newBooks makes the price books, which ingest charges by and query shows.
+// newBooks makes the price books, which ingest charges by and query shows. Without a registry they have no metrics.
 func newBooks(cfg pricing.Config, pool *pgxpool.Pool, r prometheus.Registerer, log *slog.Logger) (*pricing.Books, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err

@@ -21,10 +21,10 @@ import (
 	"github.com/outlayhq/outlay/ingest"
 	"github.com/outlayhq/outlay/ingest/lease"
 	"github.com/outlayhq/outlay/ingest/limit"
-	"github.com/outlayhq/outlay/ingest/pricing"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/pricing"
 	"github.com/outlayhq/outlay/schema/secret"
 )
 

@@ -21,7 +21,8 @@ import (
 
 // Deps are what Books works with; the caller owns them.
 type Deps struct {
-	Pool    *pgxpool.Pool
+	Pool *pgxpool.Pool
+	// Metrics may be nil for who shows prices and charges nobody: the metrics are not registered then.
 	Metrics prometheus.Registerer
 	Log     *slog.Logger
 	Now     func() time.Time
