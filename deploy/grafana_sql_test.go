@@ -130,10 +130,13 @@ func insertFleet(t *testing.T, db *schematest.DB) fleet {
 	for _, insert := range []struct {
 		sql  string
 		args []any
-	}{{insertAccounts, nil}, {insertEvents, []any{f.from}}, {`select rebuild_usage_live()`, nil}} {
+	}{{insertAccounts, nil}, {insertEvents, []any{f.from}}} {
 		if _, err := db.Pool.Exec(t.Context(), insert.sql, insert.args...); err != nil {
 			t.Fatal(err)
 		}
+	}
+	if err := schematest.SumEvents(t.Context(), db.Pool); err != nil {
+		t.Fatal(err)
 	}
 	if err := db.Pool.QueryRow(t.Context(), selectFleet).Scan(&f.events, &f.unpriced, &f.costNanoUSD); err != nil {
 		t.Fatal(err)

@@ -2,10 +2,8 @@ package processor
 
 import (
 	"testing"
-	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus/testutil"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/schema"
@@ -87,12 +85,5 @@ func TestDifferenceIsMeasured(t *testing.T) {
 	if _, err := f.db.Pool.Exec(t.Context(), `UPDATE intake SET stored = stored - 2`); err != nil {
 		t.Fatal(err)
 	}
-	p := f.start(t)
-	deadline := time.Now().Add(patience)
-	for testutil.ToFloat64(p.metrics.difference) != 2 {
-		if time.Now().After(deadline) {
-			t.Fatalf("difference = %v, want 2", testutil.ToFloat64(p.metrics.difference))
-		}
-		time.Sleep(f.poll)
-	}
+	f.start(t).awaitMetric(t, "outlay_processor_intake_difference_records", 2)
 }

@@ -22,13 +22,6 @@ type metrics struct {
 	fetchErrors  prometheus.Counter
 	lag          *prometheus.GaugeVec
 	holes        prometheus.Gauge
-	lateBuckets  prometheus.Gauge
-	difference   prometheus.Gauge
-	folded       prometheus.Counter
-	foldedLive   prometheus.Counter
-	pruned       prometheus.Counter
-	expired      *prometheus.CounterVec
-	jobErrors    *prometheus.CounterVec
 }
 
 func newMetrics(r prometheus.Registerer) *metrics {
@@ -43,9 +36,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 		refusedLate: counter("outlay_processor_events_refused_late_total", "Events refused because they were written to Kafka after the lease of a cap that they were charged to was given to others."),
 		fenced:      counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
 		rewinds:     counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
-		folded:      counter("outlay_processor_session_parts_folded_total", "Parts of sessions, one for each session of a batch, that were moved into the list of sessions."),
-		foldedLive:  counter("outlay_processor_live_parts_folded_total", "Parts of live sums, one for each quarter of an hour, agent, model and provider of a batch, that were moved into usage_live."),
-		pruned:      counter("outlay_processor_live_sums_pruned_total", "Rows of usage_live deleted because an aggregate holds what they add up."),
 		fetchErrors: counter("outlay_processor_fetch_errors_total", "Errors of single partitions when reading from Kafka."),
 		deadLetters: f.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_processor_dead_letters_total",
@@ -68,25 +58,6 @@ func newMetrics(r prometheus.Registerer) *metrics {
 			Name: "outlay_processor_holes",
 			Help: "Partitions that stand still because Kafka has deleted events that were not stored.",
 		}),
-		lateBuckets: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_late_buckets",
-			Help: "Quarter hours whose aggregates wait to be brought up to date after late events.",
-		}),
-		difference: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_intake_difference_records",
-			Help: "Records taken from Kafka that were neither stored nor recognised as duplicates nor put aside. Always 0, or something is wrong.",
-		}),
-		jobErrors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_task_errors_total",
-			Help: "Runs of a periodic task that failed, by task.",
-		}, []string{"task"}),
-	}
-	m.expired = f.NewCounterVec(prometheus.CounterOpts{
-		Name: "outlay_processor_expired_total",
-		Help: "Rows deleted because they were past the retention of their account, by kind. Chunks that are dropped whole are not counted.",
-	}, []string{"kind"})
-	for _, kind := range []string{"events", "sessions", "share_links", "dead_letters", "revisions"} {
-		m.expired.WithLabelValues(kind)
 	}
 	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {
 		m.deadLetters.WithLabelValues(string(reason))

@@ -42,7 +42,6 @@ type Deps struct {
 type Processor struct {
 	cfg       Config
 	pool      *pgxpool.Pool
-	owner     *pgxpool.Pool
 	kafka     []kgo.Opt
 	topic     string
 	dead      string
@@ -50,7 +49,7 @@ type Processor struct {
 	sink      *timescale.Sink
 	owned     *assignment
 	letters   *letters
-	tables    *upkeep.Upkeep
+	upkeep    *upkeep.Upkeep
 	metrics   *metrics
 	times     budget.Times
 	log       *slog.Logger
@@ -74,9 +73,10 @@ func New(cfg Config, d Deps) *Processor {
 		sink:      timescale.New(d.Pool, d.Topic),
 		owned:     newAssignment(d.Topic),
 		metrics:   newMetrics(d.Metrics),
-		owner:     cmp.Or(d.Owner, d.Pool),
-		tables:    upkeep.New(d.Metrics, d.Log, d.Now),
 		times:     cfg.Times.OrDefault(),
+		upkeep: upkeep.New(upkeep.Deps{
+			Pool: cmp.Or(d.Owner, d.Pool), Topic: d.Topic, Times: cfg.Times.OrDefault(), Metrics: d.Metrics, Log: d.Log, Now: d.Now,
+		}),
 	}
 	return p
 }
@@ -94,7 +94,7 @@ func (p *Processor) Run(ctx context.Context) error {
 	p.letterbox.Store(producer)
 
 	g, ctx := errgroup.WithContext(ctx)
-	g.Go(func() error { return p.jobs(ctx) })
+	g.Go(func() error { return p.upkeep.Run(ctx, producer) })
 	g.Go(func() error { return p.watchProgress(ctx, producer) })
 	g.Go(func() error {
 		for ctx.Err() == nil {

@@ -107,7 +107,8 @@ func (f *fixture) events(first, last int) []schema.Event {
 // running is a processor that runs until it is stopped.
 type running struct {
 	*Processor
-	stop func()
+	registry *prometheus.Registry
+	stop     func()
 }
 
 // start runs a processor; the test's end stops it if the test has not.
@@ -119,16 +120,17 @@ func (f *fixture) start(t testing.TB, change ...func(*Config)) *running {
 	for _, c := range change {
 		c(&cfg)
 	}
+	registry := prometheus.NewRegistry()
 	p := New(cfg, Deps{
 		Pool: schematest.As(t, f.db.Pool, "outlay_processor"), Owner: f.db.Pool, Kafka: []kgo.Opt{kgo.SeedBrokers(f.addrs...), kgo.MetadataMinAge(50 * time.Millisecond)},
 		Topic: f.topic, DeadLetters: f.dead,
-		Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
+		Metrics: registry, Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now,
 	})
 	ctx, cancel := context.WithCancel(context.WithoutCancel(t.Context()))
 	done := make(chan error, 1)
 	go func() { done <- p.Run(ctx) }()
 	stopped := false
-	r := &running{p, func() {
+	r := &running{p, registry, func() {
 		if stopped {
 			return
 		}
@@ -414,5 +416,36 @@ func TestRunStopsAtAHole(t *testing.T) {
 	}
 	if err := p.Ready(t.Context()); err == nil {
 		t.Error("ready in spite of a hole")
+	}
+}
+
+// metric returns the sum of the values of a metric.
+func (r *running) metric(t testing.TB, name string) (sum float64) {
+	t.Helper()
+	families, err := r.registry.Gather()
+	if err != nil {
+		t.Fatal(err)
+	}
+	for _, family := range families {
+		for _, m := range family.GetMetric() {
+			if family.GetName() == name {
+				sum += m.GetCounter().GetValue() + m.GetGauge().GetValue()
+			}
+		}
+	}
+	return sum
+}
+
+// awaitMetric waits until a metric has a value.
+func (r *running) awaitMetric(t testing.TB, name string, want float64) {
+	t.Helper()
+	for deadline := time.Now().Add(patience); ; time.Sleep(20 * time.Millisecond) {
+		got := r.metric(t, name)
+		if got == want {
+			return
+		}
+		if time.Now().After(deadline) {
+			t.Fatalf("%s = %v, want %v", name, got, want)
+		}
 	}
 }

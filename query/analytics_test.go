@@ -15,7 +15,9 @@ import (
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // analytics is what tests look at of an answer.
@@ -143,16 +145,13 @@ func (p *person) randomEvents(random *rand.Rand, n int) []schema.Event {
 func (w *world) materialise() {
 	w.t.Helper()
 	w.exec(`SELECT fold_sessions(1000000)`)
-	var community bool
-	const isAggregate = `SELECT EXISTS (SELECT FROM pg_views WHERE viewname = 'usage_daily' AND definition LIKE '%_materialized_hypertable_%')`
-	if err := w.pool.QueryRow(w.t.Context(), isAggregate).Scan(&community); err != nil {
+	conn, err := w.pool.Acquire(w.t.Context())
+	if err != nil {
 		w.t.Fatal(err)
 	}
-	if !community {
-		return
-	}
-	for _, name := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
-		w.exec(`CALL refresh_continuous_aggregate('aggregates.` + name + `', '2025-10-01', '2025-12-01')`)
+	defer conn.Release()
+	if _, err := upkeep.RefreshRollups(w.t.Context(), conn.Conn(), time.Now()); err != nil {
+		w.t.Fatal(err)
 	}
 }
 
@@ -343,7 +342,9 @@ func TestAnalyticsSumsHaveNoLimit(t *testing.T) {
 			cost_nano_usd, cost_source, kafka_partition, kafka_offset)
 		SELECT $2, $1, gen_random_uuid(), $2, 'rich', '', '', 'ses_x', false, 'ok', 9007199254740991, 0, 0, 0, 0, 0, 999999999999999, 'client', 0, n
 		FROM generate_series(1, 20000) AS n`, w.alice.account, w.now.Add(-time.Hour))
-	w.exec(`SELECT rebuild_usage_live()`)
+	if err := schematest.SumEvents(t.Context(), w.pool); err != nil {
+		t.Fatal(err)
+	}
 	want := sums{Events: 20000, InputTokens: 0, CostUSD: "19999999999.99998"}
 	var got struct {
 		Totals struct {
@@ -358,9 +359,7 @@ func TestAnalyticsSumsHaveNoLimit(t *testing.T) {
 	}
 }
 
-// complete_until is where the slowest partition stands, held back by a bucket of
-// the asked time that waits to be computed again, and null while any partition has
-// not said yet.
+// complete_until is where the slowest partition stands, or the last refresh of the rollups if that is further back.
 func TestCompleteUntil(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, database(t))
@@ -374,13 +373,11 @@ func TestCompleteUntil(t *testing.T) {
 	}
 	steps := []struct{ sql, want string }{
 		{`SELECT 1`, "null"},
-		{`INSERT INTO kafka_offsets (topic, partition, next_offset, complete_until) VALUES ('outlay.events.v1', 0, 1, '2025-11-05T00:00:01Z')`, "2025-11-05T00:00:01Z"},
+		{`INSERT INTO kafka_offsets (topic, partition, next_offset, complete_until) VALUES ('outlay.events.v1', 0, 1, '2025-11-05T00:00:01Z')`, "2025-11-04T12:00:00Z"},
 		{`INSERT INTO kafka_offsets (topic, partition, next_offset) VALUES ('outlay.events.v1', 1, 1)`, "null"},
 		{`UPDATE kafka_offsets SET complete_until = '2025-11-04T00:00:00Z' WHERE partition = 1`, "2025-11-04T00:00:00Z"},
-		{`INSERT INTO late_buckets (bucket) VALUES ('2025-10-31T23:45:00Z'), ('2025-11-03T00:00:00Z')`, "2025-11-04T00:00:00Z"},
-		{`INSERT INTO late_buckets (bucket) VALUES ('2025-11-02T10:15:00Z'), ('2025-11-02T10:00:00Z')`, "2025-11-02T10:00:00Z"},
-		{`DELETE FROM late_buckets`, "2025-11-04T00:00:00Z"},
 	}
+	w.exec(`UPDATE rollup_progress SET complete_until = '2025-11-04T12:00:00Z'`)
 	for _, step := range steps {
 		w.exec(step.sql)
 		if got := ask(); got != step.want {

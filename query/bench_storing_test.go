@@ -12,6 +12,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/wire"
@@ -76,7 +77,7 @@ func (r *reads) storeOn(ctx context.Context) (stored int) {
 	var folding sync.WaitGroup
 	defer folding.Wait()
 	folding.Go(func() { r.foldOn(ctx, pool, `SELECT fold_sessions($1)`, time.Second/4) })
-	folding.Go(func() { r.foldOn(ctx, pool, `SELECT fold_usage_live($1)`, time.Second) })
+	folding.Go(func() { r.refreshOn(ctx, pool) })
 	tick := time.NewTicker(time.Second * storedAtOnce / storedPerSecond)
 	defer tick.Stop()
 	for {
@@ -110,6 +111,28 @@ func (r *reads) foldOn(ctx context.Context, pool *pgxpool.Pool, parts string, ev
 				r.t.Errorf("fold: %v", err)
 				return
 			}
+		}
+	}
+}
+
+// refreshOn refreshes the rollups as often as a processor does, until ctx ends.
+func (r *reads) refreshOn(ctx context.Context, pool *pgxpool.Pool) {
+	tick := time.NewTicker(2 * time.Second)
+	defer tick.Stop()
+	for {
+		select {
+		case <-ctx.Done():
+			return
+		case <-tick.C:
+		}
+		conn, err := pool.Acquire(context.WithoutCancel(ctx))
+		if err == nil {
+			_, err = upkeep.RefreshRollups(context.WithoutCancel(ctx), conn.Conn(), time.Now())
+			conn.Release()
+		}
+		if err != nil {
+			r.t.Errorf("refresh: %v", err)
+			return
 		}
 	}
 }

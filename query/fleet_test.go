@@ -12,9 +12,11 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/schematest"
 )
 
 // sizeOf reads a size from the environment, for tests and benchmarks that show most
@@ -104,14 +106,18 @@ func (f *fleet) store(t testing.TB, pool *pgxpool.Pool) {
 	}
 	mustExec(t, pool, `SELECT fold_sessions(2147483647)`)
 	t.Logf("stored %d events in %v", f.events, time.Since(began).Round(time.Second))
-	if aggregates(t, pool) {
-		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
-			mustExec(t, pool, `CALL refresh_continuous_aggregate(('aggregates.' || $1)::regclass, $2::timestamptz, $3::timestamptz)`,
-				view, f.from.Add(-48*time.Hour), time.Now().Add(-75*time.Minute))
-		}
+	if err := schematest.SumEvents(t.Context(), pool); err != nil {
+		t.Fatal(err)
 	}
-	mustExec(t, pool, `SELECT rebuild_usage_live()`)
-	for _, table := range []string{"events", "usage_live", "usage_live_parts", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
+	conn, err := pool.Acquire(t.Context())
+	if err != nil {
+		t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := upkeep.RefreshRollups(t.Context(), conn.Conn(), time.Now()); err != nil {
+		t.Fatal(err)
+	}
+	for _, table := range []string{"events", "sessions", "session_parts", "usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
 		// A view that keeps nothing has nothing to analyse.
 		if _, err := pool.Exec(t.Context(), `VACUUM (ANALYZE) `+materialized(t, pool, table)); err != nil {
 			t.Fatal(err)
@@ -130,12 +136,12 @@ func aggregates(t testing.TB, pool *pgxpool.Pool) (kept bool) {
 }
 
 // materialized returns the table that holds what a continuous aggregate keeps; any
-// other table is its own, and a plain view has its events.
+// other table is its own, and a plain view has the quarter hours.
 func materialized(t testing.TB, pool *pgxpool.Pool, relation string) (table string) {
 	t.Helper()
 	if !aggregates(t, pool) {
 		if relation[:5] == "usage" {
-			return "events"
+			return "usage_15m"
 		}
 		return relation
 	}

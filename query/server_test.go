@@ -290,7 +290,7 @@ func insertEvents(ctx context.Context, t testing.TB, pool *pgxpool.Pool, events 
 	if _, err := pool.CopyFrom(ctx, []string{"events"}, columns, copyRows(rows)); err != nil {
 		t.Fatal(err)
 	}
-	if _, err := pool.Exec(ctx, `SELECT rebuild_usage_live()`); err != nil {
+	if err := schematest.SumEvents(ctx, pool); err != nil {
 		t.Fatal(err)
 	}
 	ids := make([]schema.ID, len(events))

@@ -14,7 +14,6 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/migrations"
 )
 
 // Whatever is asked of a month, by day and by hour, in any zone and any grouping: the
@@ -36,8 +35,8 @@ func TestDaysHoursAndEventsAgree(t *testing.T) {
 	})
 }
 
-// The same holds for events that come days late, once the notes that the processor makes
-// of them are settled, and for those of the last hours, which nothing has summed up yet.
+// The same holds for events that come days late, once the rollups are refreshed, and for
+// those of the last hours, which no rollup holds yet.
 func TestLateEventsAreInEverySum(t *testing.T) {
 	t.Parallel()
 	seed := rand.Uint64()
@@ -52,39 +51,11 @@ func TestLateEventsAreInEverySum(t *testing.T) {
 			events[i].Time, events[i].ReceivedAt, events[i].ID = at, at, schema.NewID(at)
 		}
 		w.store(events[:300]...)
-		w.settleLate(events[:300])
+		w.materialise()
 		w.store(events[300:]...)
-		w.settleLate(events[300:])
+		w.materialise()
 		rapid.Check(t, w.alice.sumsAgree(events, start))
 	})
-}
-
-// settleLate notes the quarter hours of events as the processor does, and refreshes them
-// as it does every few seconds.
-func (w *world) settleLate(events []schema.Event) {
-	w.t.Helper()
-	buckets := make([]time.Time, len(events))
-	for i := range events {
-		buckets[i] = events[i].Time.Truncate(15 * time.Minute)
-	}
-	w.exec(`INSERT INTO late_buckets (bucket) SELECT DISTINCT b FROM unnest($1::timestamptz[]) AS b WHERE b < now() - interval '1 hour'`, buckets)
-	conn, err := w.pool.Acquire(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	defer conn.Release()
-	left := 1
-	for deadline := time.Now().Add(5 * time.Minute); left > 0; {
-		if _, err := migrations.RefreshLate(w.t.Context(), conn.Conn(), time.Now()); err != nil {
-			w.t.Fatal(err)
-		}
-		if err := conn.QueryRow(w.t.Context(), `SELECT count(*) FROM late_buckets`).Scan(&left); err != nil {
-			w.t.Fatal(err)
-		}
-		if time.Now().After(deadline) {
-			w.t.Fatalf("%d late buckets are not settled after 5 minutes", left)
-		}
-	}
 }
 
 // groupings are all ways to group.

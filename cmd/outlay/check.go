@@ -105,8 +105,7 @@ func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 	}
 	r.note("schema", fmt.Sprintf("version %d", state.Current), err)
 	r.note("edition", editionMeaning(state.Server), nil)
-	late, err := scalar(ctx, conn, `SELECT count(*) FROM late_buckets`)
-	r.note("late aggregates", fmt.Sprintf("%d quarter hours wait for their refresh", late), err)
+	r.rollups(ctx, conn)
 	different, err := scalar(ctx, conn, `SELECT coalesce(sum(abs(difference)), 0)::bigint FROM intake WHERE difference <> 0`)
 	if err == nil && different != 0 {
 		err = fmt.Errorf("of %d records taken from Kafka nothing is known: GET /v1/integrity says of which hours", different)
@@ -117,13 +116,30 @@ func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 	r.alerting(ctx, conn)
 }
 
+// rollupsLate is the age from which the last refresh of the rollups is an error: it runs every few seconds, and may take minutes
+// after millions of late events.
+const rollupsLate = 10 * time.Minute
+
+const selectRollupsAge = `
+SELECT coalesce(extract(epoch FROM now() - r.refreshed_at), 0)::bigint
+FROM rollup_progress r WHERE r.refreshed_at > '-infinity' UNION ALL SELECT 0 LIMIT 1`
+
+// rollups reports since when late events are not in the sums of hours and days.
+func (r *checkReport) rollups(ctx context.Context, conn *pgx.Conn) {
+	seconds, err := scalar(ctx, conn, selectRollupsAge)
+	if age := time.Duration(seconds) * time.Second; err == nil && age > rollupsLate {
+		err = fmt.Errorf("late events of the last %v are not in the sums of hours and days: look for refresh_rollups in the processor's log", age)
+	}
+	r.note("rollups", "hours and days are up to date", err)
+}
+
 func editionMeaning(s migrations.Server) string {
 	text := fmt.Sprintf("%s, PostgreSQL %s", s.Edition, s.PostgresVersion)
 	switch s.Edition {
 	case migrations.Community:
 		return text + ", TimescaleDB " + s.TimescaleVersion
 	case migrations.Apache:
-		return text + ", TimescaleDB " + s.TimescaleVersion + ": no continuous aggregates, every answer is computed from the events"
+		return text + ", TimescaleDB " + s.TimescaleVersion + ": no continuous aggregates, hours and days are summed from quarter hours for every answer"
 	}
 	return text + ": no hypertables and no continuous aggregates, for trying out only"
 }

@@ -188,7 +188,7 @@ func (w *world) fold() {
 		w.t.Fatal(err)
 	}
 	defer conn.Release()
-	tables := upkeep.New(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), func() time.Time { return w.now })
+	tables := upkeep.New(upkeep.Deps{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return w.now }})
 	if err := tables.FoldArrivals(w.t.Context(), conn.Conn()); err != nil {
 		w.t.Fatal(err)
 	}

@@ -23,6 +23,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema"
@@ -121,10 +122,14 @@ func (h *house) refresh() {
 	if h.db.Edition != migrations.Community {
 		return
 	}
-	for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
-		h.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)
+	conn, err := h.db.Pool.Acquire(h.t.Context())
+	if err != nil {
+		h.t.Fatal(err)
 	}
-	h.exec(`DELETE FROM late_buckets`)
+	defer conn.Release()
+	if _, err := upkeep.RefreshRollups(h.t.Context(), conn.Conn(), time.Now()); err != nil {
+		h.t.Fatal(err)
+	}
 	h.exec(`SELECT compress_chunk(c, if_not_compressed => true) FROM show_chunks('events', older_than => interval '7 days') c`)
 }
 

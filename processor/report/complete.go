@@ -12,64 +12,37 @@ import (
 	"github.com/outlayhq/outlay/schema/report"
 )
 
-// completeness is how far the sums of a snapshot are complete. The zero value is that nothing is known.
-type completeness struct {
-	// stored is the time before which every accepted event is stored; zero when that is not known.
-	stored time.Time
-	// late is the start of the first quarter hour whose sums lack events that are stored; zero when there is none.
-	late time.Time
-}
+// completeness is the time before which every accepted event is in the sums; zero when that is not known.
+type completeness struct{ time.Time }
 
-// A quarter hour that got a late event is noted until its sums hold the event.
-const selectCompleteness = `
-SELECT CASE WHEN done.until > '-infinity' THEN done.until END, late.since
-FROM (SELECT min(complete_until) AS until FROM kafka_offsets) AS done,
-	(SELECT min(bucket) AS since FROM late_buckets WHERE bucket >= $1 AND bucket < $2) AS late`
+const selectCompleteness = `SELECT CASE WHEN complete_until > '-infinity' THEN complete_until END FROM usage_progress`
 
 // querier is a transaction, a connection or a pool.
 type querier interface {
 	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
 }
 
-// readCompleteness reads how far the sums between two times are complete.
-func readCompleteness(ctx context.Context, db querier, from, to time.Time) (completeness, error) {
-	var stored, late *time.Time
-	if err := db.QueryRow(ctx, selectCompleteness, from, to).Scan(&stored, &late); err != nil {
+// readCompleteness reads how far the sums are complete.
+func readCompleteness(ctx context.Context, db querier) (completeness, error) {
+	var until *time.Time
+	if err := db.QueryRow(ctx, selectCompleteness).Scan(&until); err != nil {
 		return completeness{}, fmt.Errorf("complete until: %w", err)
 	}
-	var c completeness
-	if stored != nil {
-		c.stored = stored.UTC()
+	if until == nil {
+		return completeness{}, nil
 	}
-	if late != nil {
-		c.late = late.UTC()
-	}
-	return c, nil
+	return completeness{until.UTC()}, nil
 }
 
 // covers reports whether the sums hold every event that was accepted before t.
-func (c completeness) covers(t time.Time) bool {
-	return !c.stored.IsZero() && !c.stored.Before(t) && c.late.IsZero()
-}
-
-// until is the time up to which the sums hold everything; zero when that is not known.
-func (c completeness) until() time.Time {
-	if !c.late.IsZero() && c.late.Before(c.stored) {
-		return c.late
-	}
-	return c.stored
-}
+func (c completeness) covers(t time.Time) bool { return !c.IsZero() && !c.Before(t) }
 
 // missing describes what the sums lack of the events that were accepted before t.
 func (c completeness) missing(t time.Time) string {
-	switch {
-	case c.stored.IsZero():
+	if c.IsZero() {
 		return fmt.Sprintf("events that were accepted before %s: how far they are stored is not known", clock(t))
-	case c.stored.Before(t):
-		return fmt.Sprintf("events that were accepted before %s: stored until %s", clock(t), clock(c.stored))
-	default:
-		return fmt.Sprintf("sums from %s on, which lack late events", clock(c.late))
 	}
+	return fmt.Sprintf("events that were accepted before %s: stored until %s", clock(t), clock(c.Time))
 }
 
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
@@ -84,7 +57,7 @@ const (
 // await waits until the sums of a report hold everything that was accepted before asOf, at most until deadline.
 func (m *Maker) await(ctx context.Context, t *jobs.Task[report.Args], r *report.Report, asOf, deadline time.Time) error {
 	for {
-		c, err := readCompleteness(ctx, m.Pool, before(r), r.To)
+		c, err := readCompleteness(ctx, m.Pool)
 		if err != nil || c.covers(asOf) || !m.Now().Before(deadline) {
 			return err
 		}

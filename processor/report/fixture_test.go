@@ -16,8 +16,10 @@ import (
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/report"
+	"github.com/outlayhq/outlay/schema/schematest"
 	"github.com/outlayhq/outlay/schema/schematest/need"
 )
 
@@ -34,6 +36,7 @@ func newLedger(t testing.TB, pool *pgxpool.Pool, name string) *ledger {
 	l.exec(`INSERT INTO accounts (id, name) VALUES ($1, $2)`, l.account, name)
 	// Everything that was accepted is stored.
 	l.exec(`INSERT INTO kafka_offsets (topic, partition, next_offset, complete_until) VALUES ('t', 0, 0, '2100-01-01') ON CONFLICT DO NOTHING`)
+	l.exec(`UPDATE rollup_progress SET complete_until = '2100-01-01'`)
 	return l
 }
 
@@ -82,20 +85,21 @@ func (l *ledger) store(calls ...call) {
 	if _, err := l.pool.CopyFrom(l.t.Context(), pgx.Identifier{"events"}, columns, rows); err != nil {
 		l.t.Fatal(err)
 	}
-	l.exec(`SELECT rebuild_usage_live()`)
-}
-
-// refresh materialises the aggregates where there are any, as their policies would.
-func (l *ledger) refresh() {
-	l.t.Helper()
-	var aggregates bool
-	if err := l.pool.QueryRow(l.t.Context(), `SELECT edition = 'community' FROM schema_settings`).Scan(&aggregates); err != nil {
+	if err := schematest.SumEvents(l.t.Context(), l.pool); err != nil {
 		l.t.Fatal(err)
 	}
-	if aggregates {
-		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
-			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '2 hours')`)
-		}
+}
+
+// refresh brings the rollups up to date, as a processor does every few seconds.
+func (l *ledger) refresh() {
+	l.t.Helper()
+	conn, err := l.pool.Acquire(l.t.Context())
+	if err != nil {
+		l.t.Fatal(err)
+	}
+	defer conn.Release()
+	if _, err := upkeep.RefreshRollups(l.t.Context(), conn.Conn(), time.Now()); err != nil {
+		l.t.Fatal(err)
 	}
 }
 

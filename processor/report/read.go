@@ -56,11 +56,11 @@ func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 	if err := rd.tx.QueryRow(ctx, selectAccount, rd.account).Scan(&s.AccountName); err != nil {
 		return fmt.Errorf("account: %w", err)
 	}
-	c, err := readCompleteness(ctx, rd.tx, rd.before, rd.to)
+	c, err := readCompleteness(ctx, rd.tx)
 	if err != nil {
 		return err
 	}
-	s.Complete, s.CompleteUntil = c.covers(rd.asOf), c.until()
+	s.Complete, s.CompleteUntil = c.covers(rd.asOf), c.Time
 	if s.ByAgent, err = rd.lines(ctx, selectByAgent); err != nil {
 		return fmt.Errorf("by agent: %w", err)
 	}

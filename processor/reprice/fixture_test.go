@@ -22,6 +22,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/query"
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/schema"
@@ -190,12 +191,9 @@ func (l *ledger) materialise() {
 	l.exec(`SELECT fold_arrivals(1, 15, date_bin('15 minutes', now() - interval '2 hours', '2000-01-01'), 1000000)`)
 	l.exec(`SELECT fold_arrivals(15, 60, date_bin('1 hour', now() - interval '26 hours', '2000-01-01'), 1000000)`)
 	if l.db.Edition == migrations.Community {
-		for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} {
-			l.exec(`CALL refresh_continuous_aggregate('aggregates.` + view + `', NULL, now() - interval '75 minutes')`)
-		}
 		l.exec(`SELECT compress_chunk(c) FROM show_chunks('events', older_than => interval '7 days') c`)
 	}
-	l.exec(`DELETE FROM late_buckets`)
+	l.refresh()
 }
 
 // upkeep brings aggregates up to date after late events until the test ends, as the processor does.
@@ -209,10 +207,7 @@ func (l *ledger) upkeep(t *testing.T) {
 			if err != nil {
 				return
 			}
-			_, err = migrations.RefreshLate(ctx, conn.Conn(), time.Now())
-			if err == nil {
-				_, err = migrations.PruneLive(ctx, conn.Conn())
-			}
+			_, err = upkeep.RefreshRollups(ctx, conn.Conn(), time.Now())
 			conn.Release()
 			if err != nil && ctx.Err() == nil {
 				t.Error(err)
@@ -220,19 +215,6 @@ func (l *ledger) upkeep(t *testing.T) {
 		}
 	})
 	t.Cleanup(func() { cancel(); done.Wait() })
-}
-
-// awaitUpkeep waits until the aggregates hold all late events. It takes some seconds where a policy is due.
-func (l *ledger) awaitUpkeep() {
-	l.t.Helper()
-	for waiting := true; waiting; {
-		if err := backoff.Sleep(l.t.Context(), 50*time.Millisecond); err != nil {
-			l.t.Fatal(err)
-		}
-		if err := l.pool.QueryRow(l.t.Context(), `SELECT EXISTS (SELECT FROM late_buckets)`).Scan(&waiting); err != nil {
-			l.t.Fatal(err)
-		}
-	}
 }
 
 // runner works on jobs until it is stopped, or the test ends.

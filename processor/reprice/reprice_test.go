@@ -110,7 +110,7 @@ func TestRepriceCorrectsEverySum(t *testing.T) {
 		if dry.Changed != changed || changed == 0 || dry.UnpricedAfter >= dry.UnpricedBefore {
 			t.Errorf("the dry run would change %+v; want %d events", dry, changed)
 		}
-		l.awaitUpkeep()
+		l.refresh()
 		l.checkSums()
 
 		done := l.reprice(body(from, to, ""))

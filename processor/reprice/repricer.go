@@ -97,13 +97,6 @@ const (
 
 // slices goes through the events, from where the job stands.
 func (r *Repricer) slices(ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book) error {
-	from, err := r.oldest(ctx, state.From)
-	if err != nil {
-		return err
-	}
-	if state.Next.Time.Before(from) {
-		state.Next = reprice.Before(from)
-	}
 	width := firstWidth
 	for state.Next.Time.Before(state.To) {
 		full, err := r.slice(ctx, t, state, book, width)

@@ -36,17 +36,15 @@ func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
 }
 
 const selectRefreshed = `
-SELECT NOT EXISTS (SELECT FROM late_buckets WHERE bucket >= $1 AND bucket < $2 AND noted_at <= $3)
-  OR NOT EXISTS (SELECT FROM reprice_differences WHERE account_id = $4 AND job_id = $5)`
+SELECT refreshed_at >= $1 OR NOT EXISTS (SELECT FROM reprice_differences WHERE account_id = $2 AND job_id = $3) FROM usage_progress`
 
 // awaitRefreshed waits until the aggregates hold what was corrected, if anything was.
 func (r *Repricer) awaitRefreshed(ctx context.Context, state *reprice.State) error {
 	var now time.Time
-	if err := r.Pool.QueryRow(ctx, `SELECT now()`).Scan(&now); err != nil {
+	if err := r.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
 		return fmt.Errorf("ask the database for the time: %w", err)
 	}
-	refreshed, err := r.await(ctx, refreshedWithin, selectRefreshed, state.From.Add(-15*time.Minute), state.To, now,
-		state.AccountID, state.JobID)
+	refreshed, err := r.await(ctx, refreshedWithin, selectRefreshed, now, state.AccountID, state.JobID)
 	if err != nil {
 		return fmt.Errorf("wait for the aggregates: %w", err)
 	}
@@ -68,22 +66,6 @@ func (r *Repricer) await(ctx context.Context, within time.Duration, question str
 		}
 	}
 	return false, nil
-}
-
-// selectOldest keeps a day from what retention is about to drop: were it gone before the aggregates are brought up to date, they
-// could not be any more. What was dropped under an earlier retention may have been dropped up to any moment of a quarter hour.
-// Aggregates are of all accounts: what one has deleted keeps every other from being brought up to date there.
-const selectOldest = `
-SELECT greatest($1, raw_dropped_before + interval '15 minutes', now() - raw_retention + interval '1 day',
-  (SELECT max(deleted_before) FROM account_retention) + interval '1 day')
-FROM schema_settings`
-
-// oldest returns the time from which events can be repriced, from or later.
-func (r *Repricer) oldest(ctx context.Context, from time.Time) (t time.Time, err error) {
-	if err := r.Pool.QueryRow(ctx, selectOldest, from).Scan(&t); err != nil {
-		return t, fmt.Errorf("find the oldest events that are kept: %w", err)
-	}
-	return t.UTC(), nil
 }
 
 const selectCount = `

@@ -53,26 +53,39 @@ type Result struct {
 	RefusedLate int
 }
 
-// spendKey is one row of spend: an agent's quarter of an hour by arrival.
-type spendKey struct {
-	account schema.ID
-	agent   string
-	bucket  int64 // Unix seconds
-}
-
-type spendSum struct {
-	cost   schema.Sum
-	events int64
-}
-
-// leaseSum is what the events of a batch used of a lease, and the part of it that
-// is stored: duplicates are not.
-type leaseSum struct{ used, stored schema.Sum }
-
 const bucketSeconds = 15 * 60
 
 // bucketOf returns the start of t's quarter of an hour in Unix seconds.
 func bucketOf(t time.Time) int64 {
 	s := t.Unix()
 	return s - ((s%bucketSeconds)+bucketSeconds)%bucketSeconds
+}
+
+// newSpans returns where each partition stands before and after the batch.
+func newSpans() *group[Span] {
+	return newGroup("spans", []column[Span]{
+		{"partition", typeInt4, func(a *array, s *Span) { a.int4(s.Partition) }},
+		{"first", typeInt8, func(a *array, s *Span) { a.int8(s.First) }},
+		{"next", typeInt8, func(a *array, s *Span) { a.int8(s.Next) }},
+	})
+}
+
+// newKeys returns the columns of table event_keys.
+func newKeys() *group[eventKey] {
+	return newGroup("keys", []column[eventKey]{
+		{"account_id", typeUUID, func(a *array, k *eventKey) { a.id(k.account) }},
+		{"event_id", typeUUID, func(a *array, k *eventKey) { a.id(k.id) }},
+	})
+}
+
+// newDead returns the columns of table dead_letters.
+func newDead() *group[Item] {
+	return newGroup("dead", []column[Item]{
+		{"partition", typeInt4, func(a *array, i *Item) { a.int4(i.Partition) }},
+		{`"offset"`, typeInt8, func(a *array, i *Item) { a.int8(i.Offset) }},
+		{"reason", typeText, func(a *array, i *Item) { a.text(string(i.Dead.Reason)) }},
+		{"sqlstate", typeText, func(a *array, i *Item) { a.optionalText(i.Dead.SQLState) }},
+		{"account_id", typeUUID, func(a *array, i *Item) { a.optionalID(i.Event.AccountID) }},
+		{"received_at", typeTimestamptz, func(a *array, i *Item) { a.optionalTime(i.Event.ReceivedAt) }},
+	})
 }

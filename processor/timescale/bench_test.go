@@ -73,7 +73,7 @@ func reset(b *testing.B, pool *pgxpool.Pool) {
 	b.Helper()
 	for _, sql := range []string{
 		`INSERT INTO accounts (id, name) VALUES ('00000000-0000-0000-0000-00000000000f'::uuid, 'bench') ON CONFLICT DO NOTHING`,
-		`TRUNCATE events, kafka_offsets, event_keys, spend, late_buckets, sessions, session_parts, intake, usage_live, usage_live_parts`, `CHECKPOINT`,
+		`TRUNCATE events, kafka_offsets, event_keys, spend, sessions, session_parts, intake, usage_15m`, `CHECKPOINT`,
 	} {
 		if _, err := pool.Exec(b.Context(), sql); err != nil {
 			b.Fatal(err)

@@ -1,161 +1,119 @@
 package timescale
 
 import (
-	"encoding/binary"
-	"math/bits"
-	"time"
+	"slices"
 
-	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/wire"
+	"github.com/jackc/pgx/v5/pgtype"
 )
 
-// column is one array parameter in PostgreSQL's binary format, filled element by
-// element. Encoding by hand costs a twentieth of what reflection costs, and this
-// is the processor's hottest code.
-type column struct {
-	buf   []byte
-	count int32
+// elementType is the type of the elements of an array, as SQL and as the protocol name it.
+type elementType struct {
+	sql string
+	oid uint32
+	// split says that each element is a list, its members joined by separator: PostgreSQL has no arrays of arrays of any length.
+	split bool
 }
 
-// arrayHeader is: dimensions, has-nulls, element type, length, lower bound.
-const arrayHeader = 20
+var (
+	typeUUID        = elementType{sql: "uuid", oid: pgtype.UUIDOID}
+	typeText        = elementType{sql: "text", oid: pgtype.TextOID}
+	typeTexts       = elementType{sql: "text", oid: pgtype.TextOID, split: true}
+	typeBool        = elementType{sql: "bool", oid: pgtype.BoolOID}
+	typeInt4        = elementType{sql: "int4", oid: pgtype.Int4OID}
+	typeInt8        = elementType{sql: "int8", oid: pgtype.Int8OID}
+	typeNumeric     = elementType{sql: "numeric", oid: pgtype.NumericOID}
+	typeTimestamptz = elementType{sql: "timestamptz", oid: pgtype.TimestamptzOID}
+	typeJSON        = elementType{sql: "json", oid: pgtype.JSONOID}
+)
 
-func (c *column) reset(elementType uint32) {
-	if cap(c.buf) < arrayHeader {
-		c.buf = make([]byte, arrayHeader, 4096)
+// column is one column of a group: what the statement calls it, the type of its elements and how a row's element is encoded. A new
+// column of a table is one line in its group, and its name where the statement does more with it than insert it.
+type column[R any] struct {
+	name   string
+	of     elementType
+	encode func(*array, *R)
+}
+
+// group is a set of columns that are filled row by row, each row with one element for each column. The statement names its
+// parameters by the group and the column, see expand.
+type group[R any] struct {
+	name    string
+	columns []column[R]
+	arrays  []array
+}
+
+func newGroup[R any](name string, columns []column[R]) *group[R] {
+	return &group[R]{name, columns, make([]array, len(columns))}
+}
+
+// add appends a row.
+func (g *group[R]) add(row *R) {
+	for i := range g.columns {
+		g.columns[i].encode(&g.arrays[i], row)
 	}
-	c.buf = c.buf[:arrayHeader]
-	c.count = 0
-	binary.BigEndian.PutUint32(c.buf[0:], 1)
-	binary.BigEndian.PutUint32(c.buf[4:], 1)
-	binary.BigEndian.PutUint32(c.buf[8:], elementType)
-	binary.BigEndian.PutUint32(c.buf[16:], 1)
 }
 
-// bytes returns the finished array; it is valid until the next reset.
-func (c *column) bytes() []byte {
-	binary.BigEndian.PutUint32(c.buf[12:], uint32(c.count))
-	return c.buf
+// parameters is what the statement needs of a group, whatever its rows are.
+type parameters interface {
+	label() string
+	// names returns the names and element types of the columns, in order.
+	names() ([]string, []elementType)
+	// reset removes all rows and keeps the memory.
+	reset()
+	// appendTo appends the value of each column, which is valid until the next reset.
+	appendTo(values [][]byte) [][]byte
 }
 
-func (c *column) null() {
-	c.buf = append(c.buf, 0xff, 0xff, 0xff, 0xff)
-	c.count++
-}
+func (g *group[R]) label() string { return g.name }
 
-func (c *column) text(v string) {
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(v)))
-	c.buf = append(c.buf, v...)
-	c.count++
-}
-
-// optionalText stores no text as null.
-func (c *column) optionalText(v string) {
-	if v == "" {
-		c.null()
-		return
+func (g *group[R]) names() (names []string, types []elementType) {
+	for _, c := range g.columns {
+		names, types = append(names, c.name), append(types, c.of)
 	}
-	c.text(v)
+	return names, types
 }
 
-// optionalBytes stores no bytes as null.
-func (c *column) optionalBytes(v []byte) {
-	if len(v) == 0 {
-		c.null()
-		return
+func (g *group[R]) reset() {
+	for i := range g.arrays {
+		g.arrays[i].reset(g.columns[i].of.oid)
 	}
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(len(v)))
-	c.buf = append(c.buf, v...)
-	c.count++
 }
 
-// breakdown stores the breakdown of a cost as JSON, and as null what is none.
-func (c *column) breakdown(v []byte) {
-	start := len(c.buf)
-	text, err := wire.AppendBreakdownJSON(append(c.buf, 0, 0, 0, 0), v)
-	if len(v) == 0 || err != nil {
-		c.null()
-		return
+func (g *group[R]) appendTo(values [][]byte) [][]byte {
+	for i := range g.arrays {
+		values = append(values, g.arrays[i].bytes())
 	}
-	c.buf = text
-	binary.BigEndian.PutUint32(c.buf[start:], uint32(len(c.buf)-start-4))
-	c.count++
+	return values
 }
 
-func (c *column) int8(v int64) {
-	c.buf = append(c.buf, 0, 0, 0, 8)
-	c.buf = binary.BigEndian.AppendUint64(c.buf, uint64(v))
-	c.count++
-}
+// tally adds rows of a batch up by a key.
+type tally[K comparable, V any] map[K]*V
 
-func (c *column) int4(v int32) {
-	c.buf = append(c.buf, 0, 0, 0, 4)
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(v))
-	c.count++
-}
-
-// numericBase is what PostgreSQL counts the digits of a numeric to.
-const numericBase = 10_000
-
-// numeric adds a whole number. It is sent as how many digits there are, the weight
-// of the first, the sign, the decimals, and the digits.
-func (c *column) numeric(v schema.Sum) {
-	var digits [10]uint16 // as many as 2^128 has
-	first := len(digits)
-	for hi, lo := v.Words(); hi|lo != 0; {
-		var digit uint64
-		digit, hi = hi%numericBase, hi/numericBase
-		lo, digit = bits.Div64(digit, lo, numericBase)
-		first--
-		digits[first] = uint16(digit)
+// at returns the sum of a key, a new one at first.
+func (t tally[K, V]) at(k K) *V {
+	v := t[k]
+	if v == nil {
+		v = new(V)
+		t[k] = v
 	}
-	n := len(digits) - first
-	c.buf = binary.BigEndian.AppendUint32(c.buf, uint32(8+2*n))
-	c.buf = binary.BigEndian.AppendUint16(c.buf, uint16(n))
-	c.buf = binary.BigEndian.AppendUint16(c.buf, uint16(max(n-1, 0)))
-	c.buf = append(c.buf, 0, 0, 0, 0)
-	for _, digit := range digits[first:] {
-		c.buf = binary.BigEndian.AppendUint16(c.buf, digit)
-	}
-	c.count++
+	return v
 }
 
-func (c *column) bool(v bool) {
-	b := byte(0)
-	if v {
-		b = 1
-	}
-	c.buf = append(c.buf, 0, 0, 0, 1, b)
-	c.count++
+// entry is a row of a tally.
+type entry[K comparable, V any] struct {
+	key K
+	sum *V
 }
 
-func (c *column) id(v schema.ID) {
-	c.buf = append(c.buf, 0, 0, 0, 16)
-	c.buf = append(c.buf, v[:]...)
-	c.count++
-}
-
-func (c *column) optionalID(v schema.ID) {
-	if v.IsZero() {
-		c.null()
-		return
+// encode adds all sums to a group in the order of their keys: every batch writes the rows that it shares with others in the same
+// order, so that no two batches wait for each other in a circle.
+func (t tally[K, V]) encode(g *group[entry[K, V]], order func(a, b K) int) {
+	keys := make([]K, 0, len(t))
+	for k := range t {
+		keys = append(keys, k)
 	}
-	c.id(v)
-}
-
-// postgresEpoch is 2000-01-01 in Unix microseconds: where timestamptz counts from.
-const postgresEpoch = 946_684_800_000_000
-
-func (c *column) time(v time.Time) { c.int8(v.UnixMicro() - postgresEpoch) }
-
-// seconds adds a time that is given in Unix seconds.
-func (c *column) seconds(v int64) { c.int8(v*1_000_000 - postgresEpoch) }
-
-// optionalTime stores the zero time as null.
-func (c *column) optionalTime(v time.Time) {
-	if v.IsZero() {
-		c.null()
-		return
+	slices.SortFunc(keys, order)
+	for _, k := range keys {
+		g.add(&entry[K, V]{k, t[k]})
 	}
-	c.time(v)
 }

@@ -1,73 +1,43 @@
 package timescale
 
-import (
-	"strings"
-
-	"github.com/jackc/pgx/v5/pgtype"
-)
+import "strings"
 
 // separator joins tags and names on their way to the database. Control characters
 // are refused in both, so it never stands in one.
 const separator = "\x1f"
 
-// eventColumns are the array parameters of the events of a batch, one array for
-// each column of the table, in the order of saveBatch.
-type eventColumns [30]column
-
-// The element types of eventColumns.
-var eventColumnTypes = [30]uint32{
-	pgtype.TimestamptzOID, pgtype.UUIDOID, pgtype.UUIDOID, pgtype.TimestamptzOID,
-	pgtype.TextOID, pgtype.TextOID, pgtype.TextOID,
-	pgtype.TextOID, pgtype.BoolOID,
-	pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.TextOID, pgtype.UUIDOID,
-	pgtype.Int8OID, pgtype.Int8OID,
-	pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID, pgtype.Int8OID,
-	pgtype.Int8OID,
-	pgtype.Int8OID, pgtype.TextOID, pgtype.TextOID, pgtype.JSONOID,
-	pgtype.TextOID, pgtype.JSONOID, pgtype.TextOID,
-	pgtype.Int4OID, pgtype.Int8OID,
-}
-
-func (c *eventColumns) reset() {
-	for i := range c {
-		c[i].reset(eventColumnTypes[i])
-	}
-}
-
-func (c *eventColumns) add(item *Item) {
-	e := &item.Event
-	c[0].time(e.Time)
-	c[1].id(e.AccountID)
-	c[2].id(e.ID)
-	c[3].time(e.ReceivedAt)
-	c[4].text(e.Agent)
-	c[5].text(e.Provider)
-	c[6].text(e.Model)
-	c[7].text(e.SessionID)
-	c[8].bool(e.SessionImplicit)
-	c[9].text(string(e.Status))
-	c[10].optionalText(e.ErrorType)
-	c[11].optionalText(e.Step)
-	c[12].optionalText(e.UserID)
-	c[13].optionalID(e.Parent)
-	c[14].int8(e.InputTokens)
-	c[15].int8(e.OutputTokens)
-	c[16].int8(e.CacheReadTokens)
-	c[17].int8(e.CacheWriteTokens)
-	c[18].int8(e.CacheWrite1hTokens)
-	c[19].int8(e.ReasoningTokens)
-	if e.LatencyMS < 0 {
-		c[20].null()
-	} else {
-		c[20].int8(e.LatencyMS)
-	}
-	c[21].int8(int64(e.Cost))
-	c[22].text(string(e.Source))
-	c[23].optionalText(e.PriceID)
-	c[24].breakdown(e.Breakdown)
-	c[25].optionalText(strings.Join(e.Tags, separator))
-	c[26].optionalBytes(e.Metadata)
-	c[27].optionalText(e.IdempotencyKey)
-	c[28].int4(item.Partition)
-	c[29].int8(item.Offset)
+// newEvents returns the columns of table events.
+func newEvents() *group[Item] {
+	return newGroup("events", []column[Item]{
+		{"ts", typeTimestamptz, func(a *array, i *Item) { a.time(i.Event.Time) }},
+		{"account_id", typeUUID, func(a *array, i *Item) { a.id(i.Event.AccountID) }},
+		{"event_id", typeUUID, func(a *array, i *Item) { a.id(i.Event.ID) }},
+		{"received_at", typeTimestamptz, func(a *array, i *Item) { a.time(i.Event.ReceivedAt) }},
+		{"agent", typeText, func(a *array, i *Item) { a.text(i.Event.Agent) }},
+		{"provider", typeText, func(a *array, i *Item) { a.text(i.Event.Provider) }},
+		{"model", typeText, func(a *array, i *Item) { a.text(i.Event.Model) }},
+		{"session_id", typeText, func(a *array, i *Item) { a.text(i.Event.SessionID) }},
+		{"session_implicit", typeBool, func(a *array, i *Item) { a.bool(i.Event.SessionImplicit) }},
+		{"status", typeText, func(a *array, i *Item) { a.text(string(i.Event.Status)) }},
+		{"error_type", typeText, func(a *array, i *Item) { a.optionalText(i.Event.ErrorType) }},
+		{"step", typeText, func(a *array, i *Item) { a.optionalText(i.Event.Step) }},
+		{"user_id", typeText, func(a *array, i *Item) { a.optionalText(i.Event.UserID) }},
+		{"parent_event_id", typeUUID, func(a *array, i *Item) { a.optionalID(i.Event.Parent) }},
+		{"input_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.InputTokens) }},
+		{"output_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.OutputTokens) }},
+		{"cache_read_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.CacheReadTokens) }},
+		{"cache_write_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.CacheWriteTokens) }},
+		{"cache_write_1h_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.CacheWrite1hTokens) }},
+		{"reasoning_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.ReasoningTokens) }},
+		{"latency_ms", typeInt8, func(a *array, i *Item) { a.latency(i.Event.LatencyMS) }},
+		{"cost_nano_usd", typeInt8, func(a *array, i *Item) { a.int8(int64(i.Event.Cost)) }},
+		{"cost_source", typeText, func(a *array, i *Item) { a.text(string(i.Event.Source)) }},
+		{"price_id", typeText, func(a *array, i *Item) { a.optionalText(i.Event.PriceID) }},
+		{"cost_breakdown", typeJSON, func(a *array, i *Item) { a.breakdown(i.Event.Breakdown) }},
+		{"tags", typeTexts, func(a *array, i *Item) { a.optionalText(strings.Join(i.Event.Tags, separator)) }},
+		{"metadata", typeJSON, func(a *array, i *Item) { a.optionalBytes(i.Event.Metadata) }},
+		{"idempotency_key", typeText, func(a *array, i *Item) { a.optionalText(i.Event.IdempotencyKey) }},
+		{"kafka_partition", typeInt4, func(a *array, i *Item) { a.int4(i.Partition) }},
+		{"kafka_offset", typeInt8, func(a *array, i *Item) { a.int8(i.Offset) }},
+	})
 }

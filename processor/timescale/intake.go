@@ -2,10 +2,7 @@ package timescale
 
 import (
 	"cmp"
-	"slices"
 	"time"
-
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outlayhq/outlay/schema"
 )
@@ -14,6 +11,10 @@ import (
 type intakeKey struct {
 	account schema.ID
 	hour    int64 // Unix seconds
+}
+
+func (k intakeKey) compare(other intakeKey) int {
+	return cmp.Or(compareIDs(k.account, other.account), cmp.Compare(k.hour, other.hour))
 }
 
 // intakeSum is what a batch holds of an hour. How many of the accepted are stored is
@@ -36,38 +37,16 @@ func (s *intakeSum) storing(t time.Time) {
 
 // intake counts the records of a batch and what becomes of them.
 type intake struct {
-	sums map[intakeKey]*intakeSum
+	sums tally[intakeKey, intakeSum]
 	// latest is the sum that was asked for last: records that come together arrived
 	// together.
 	latestKey intakeKey
 	latest    *intakeSum
-
-	account, hour, accepted, duplicates, dead, first, last, refused column
-}
-
-// columns are parameters of saveBatch with their element types. refused is another, which comes later.
-func (n *intake) columns() func(yield func(*column, uint32) bool) {
-	return func(yield func(*column, uint32) bool) {
-		_ = yield(&n.account, pgtype.UUIDOID) &&
-			yield(&n.hour, pgtype.TimestamptzOID) &&
-			yield(&n.accepted, pgtype.Int8OID) &&
-			yield(&n.duplicates, pgtype.Int8OID) &&
-			yield(&n.dead, pgtype.Int8OID) &&
-			yield(&n.first, pgtype.TimestamptzOID) &&
-			yield(&n.last, pgtype.TimestamptzOID)
-	}
 }
 
 func (n *intake) reset() {
-	if n.sums == nil {
-		n.sums = map[intakeKey]*intakeSum{}
-	}
 	clear(n.sums)
 	n.latest = nil
-	for c, elementType := range n.columns() {
-		c.reset(elementType)
-	}
-	n.refused.reset(pgtype.Int8OID)
 }
 
 // accept counts a record and returns the sum of its hour, for what becomes of it.
@@ -76,36 +55,24 @@ func (n *intake) accept(item *Item) *intakeSum {
 	s := item.Event.ReceivedAt.Unix()
 	k := intakeKey{item.Event.AccountID, s - (s%hourSeconds+hourSeconds)%hourSeconds}
 	if n.latest == nil || k != n.latestKey {
-		sum := n.sums[k]
-		if sum == nil {
-			sum = &intakeSum{}
-			n.sums[k] = sum
-		}
-		n.latestKey, n.latest = k, sum
+		n.latestKey, n.latest = k, n.sums.at(k)
 	}
 	n.latest.accepted++
 	return n.latest
 }
 
-// encode adds the sums in a fixed order, so that two batches never wait for each
-// other's rows in a circle.
-func (n *intake) encode() {
-	keys := make([]intakeKey, 0, len(n.sums))
-	for k := range n.sums {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b intakeKey) int {
-		return cmp.Or(slices.Compare(a.account[:], b.account[:]), cmp.Compare(a.hour, b.hour))
+type intakeRow = entry[intakeKey, intakeSum]
+
+// newIntake returns the columns of table intake, but for those that the database counts.
+func newIntake() *group[intakeRow] {
+	return newGroup("intake", []column[intakeRow]{
+		{"account_id", typeUUID, func(a *array, r *intakeRow) { a.id(r.key.account) }},
+		{"hour", typeTimestamptz, func(a *array, r *intakeRow) { a.seconds(r.key.hour) }},
+		{"accepted", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.accepted) }},
+		{"duplicates", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.duplicates) }},
+		{"dead_letters", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.dead) }},
+		{"refused_late", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.refused) }},
+		{"first_ts", typeTimestamptz, func(a *array, r *intakeRow) { a.optionalTime(r.sum.first) }},
+		{"last_ts", typeTimestamptz, func(a *array, r *intakeRow) { a.optionalTime(r.sum.last) }},
 	})
-	for _, k := range keys {
-		s := n.sums[k]
-		n.account.id(k.account)
-		n.hour.time(time.Unix(k.hour, 0))
-		n.accepted.int8(s.accepted)
-		n.duplicates.int8(s.duplicates)
-		n.dead.int8(s.dead)
-		n.refused.int8(s.refused)
-		n.first.optionalTime(s.first)
-		n.last.optionalTime(s.last)
-	}
 }

@@ -6,10 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strconv"
-	"time"
 
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgtype"
 
 	"github.com/outlayhq/outlay/schema"
 )
@@ -19,13 +17,9 @@ import (
 type released struct {
 	// barriers has the end offsets of partitions, by their numbers, at which leases were given up.
 	barriers map[schema.ID]map[string]int64
-	sums     map[refusedKey]refusedSum
-
+	sums     tally[refusedKey, refusedSum]
 	// present are leases that were not given up when they were looked for, and hold late events that are to be stored.
-	present                          column
-	account, agent, model, provider  column
-	bucket, events                   column
-	inputTokens, outputTokens, costs column
+	present *group[schema.ID]
 }
 
 // refusedKey is one row of refused_events.
@@ -35,31 +29,15 @@ type refusedKey struct {
 	bucket                 int64 // Unix seconds
 }
 
+// compare is the order in which rows are written.
+func (k refusedKey) compare(other refusedKey) int {
+	return cmp.Or(compareIDs(k.account, other.account), cmp.Compare(k.agent, other.agent), cmp.Compare(k.bucket, other.bucket),
+		cmp.Compare(k.model, other.model), cmp.Compare(k.provider, other.provider))
+}
+
 type refusedSum struct {
 	events              int64
 	input, output, cost schema.Sum
-}
-
-// columns are the last parameters of saveBatch with their element types.
-func (r *released) columns() func(yield func(*column, uint32) bool) {
-	return func(yield func(*column, uint32) bool) {
-		_ = yield(&r.account, pgtype.UUIDOID) &&
-			yield(&r.agent, pgtype.TextOID) &&
-			yield(&r.model, pgtype.TextOID) &&
-			yield(&r.provider, pgtype.TextOID) &&
-			yield(&r.bucket, pgtype.TimestamptzOID) &&
-			yield(&r.events, pgtype.Int8OID) &&
-			yield(&r.inputTokens, pgtype.NumericOID) &&
-			yield(&r.outputTokens, pgtype.NumericOID) &&
-			yield(&r.costs, pgtype.NumericOID)
-	}
-}
-
-func (r *released) reset() {
-	clear(r.sums)
-	for c, elementType := range r.columns() {
-		c.reset(elementType)
-	}
 }
 
 // A lease may be there again that was given up: by a request for more that came late.
@@ -71,8 +49,8 @@ SELECT lease_id, barrier, false FROM released_leases WHERE lease_id = ANY($1)`
 // load reads which leases of the late events were given up, and where. Few batches have any. A lease that is not known at all was not:
 // a database that was restored from a backup does not know the leases of since then.
 func (r *released) load(ctx context.Context, conn *pgx.Conn, items []Item) error {
-	r.present.reset(pgtype.UUIDOID)
 	clear(r.barriers)
+	clear(r.sums)
 	var leases []schema.ID
 	for i := range items {
 		if items[i].Late && items[i].Dead == nil {
@@ -81,9 +59,6 @@ func (r *released) load(ctx context.Context, conn *pgx.Conn, items []Item) error
 	}
 	if len(leases) == 0 {
 		return nil
-	}
-	if r.barriers == nil {
-		r.barriers, r.sums = map[schema.ID]map[string]int64{}, map[refusedKey]refusedSum{}
 	}
 	rows, _ := conn.Query(ctx, selectBarriers, leases)
 	var (
@@ -95,7 +70,7 @@ func (r *released) load(ctx context.Context, conn *pgx.Conn, items []Item) error
 		if barrier != nil {
 			r.barriers[lease] = barrier
 		} else if present {
-			r.present.id(lease)
+			r.present.add(&lease)
 		}
 		barrier = nil
 		return nil
@@ -120,35 +95,31 @@ func (r *released) refuses(item *Item) bool {
 
 // add sums up an event that is refused.
 func (r *released) add(e *schema.Event) {
-	k := refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, bucketOf(e.ReceivedAt)}
-	sum := r.sums[k]
+	sum := r.sums.at(refusedKey{e.AccountID, e.Agent, e.Model, e.Provider, bucketOf(e.ReceivedAt)})
 	sum.events++
 	sum.input.Add(e.InputTokens)
 	sum.output.Add(e.OutputTokens)
 	sum.cost.Add(int64(e.Cost))
-	r.sums[k] = sum
 }
 
-// encode adds the sums in a fixed order, as addSpend does.
-func (r *released) encode() {
-	keys := make([]refusedKey, 0, len(r.sums))
-	for k := range r.sums {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b refusedKey) int {
-		return cmp.Or(slices.Compare(a.account[:], b.account[:]), cmp.Compare(a.agent, b.agent), cmp.Compare(a.bucket, b.bucket),
-			cmp.Compare(a.model, b.model), cmp.Compare(a.provider, b.provider))
+// newPresent returns the leases that have to be there still when the batch is stored.
+func newPresent() *group[schema.ID] {
+	return newGroup("present", []column[schema.ID]{{"lease_id", typeUUID, func(a *array, id *schema.ID) { a.id(*id) }}})
+}
+
+type refusedRow = entry[refusedKey, refusedSum]
+
+// newRefused returns the columns of table refused_events.
+func newRefused() *group[refusedRow] {
+	return newGroup("refused", []column[refusedRow]{
+		{"account_id", typeUUID, func(a *array, r *refusedRow) { a.id(r.key.account) }},
+		{"agent", typeText, func(a *array, r *refusedRow) { a.text(r.key.agent) }},
+		{"model", typeText, func(a *array, r *refusedRow) { a.text(r.key.model) }},
+		{"provider", typeText, func(a *array, r *refusedRow) { a.text(r.key.provider) }},
+		{"bucket", typeTimestamptz, func(a *array, r *refusedRow) { a.seconds(r.key.bucket) }},
+		{"events", typeInt8, func(a *array, r *refusedRow) { a.int8(r.sum.events) }},
+		{"input_tokens", typeNumeric, func(a *array, r *refusedRow) { a.numeric(r.sum.input) }},
+		{"output_tokens", typeNumeric, func(a *array, r *refusedRow) { a.numeric(r.sum.output) }},
+		{"cost_nano_usd", typeNumeric, func(a *array, r *refusedRow) { a.numeric(r.sum.cost) }},
 	})
-	for _, k := range keys {
-		s := r.sums[k]
-		r.account.id(k.account)
-		r.agent.text(k.agent)
-		r.model.text(k.model)
-		r.provider.text(k.provider)
-		r.bucket.time(time.Unix(k.bucket, 0))
-		r.events.int8(s.events)
-		r.inputTokens.numeric(s.input)
-		r.outputTokens.numeric(s.output)
-		r.costs.numeric(s.cost)
-	}
 }

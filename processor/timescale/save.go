@@ -1,12 +1,8 @@
 package timescale
 
 import (
-	"cmp"
 	"context"
 	"fmt"
-	"maps"
-	"slices"
-	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgtype"
@@ -18,31 +14,46 @@ import (
 // Sink stores batches. It is used by one goroutine at a time, as it keeps its
 // buffers between batches.
 type Sink struct {
-	pool  *pgxpool.Pool
-	topic string
+	pool      *pgxpool.Pool
+	topic     string
+	statement string
+	// groups are the parameters of the statement after the topic, in their order: all of the groups below.
+	groups []parameters
 
-	events                       eventColumns
-	parts                        parts
-	spanPart, spanFirst, spanEnd column
-	keyAccount, keyID            column
-	spendAccount, spendAgent     column
-	spendBucket                  column
-	spendCost, spendEvents       column
-	buckets                      column
-	deadPart, deadOffset         column
-	deadReason, deadState        column
-	deadAccount, deadReceived    column
-	leaseID                      column
-	leaseUsed, leaseStored       column
-	sums                         sums
-	arrivals                     arrivalColumns
-	intake                       intake
-	live                         liveColumns
-	released                     released
+	spans    *group[Span]
+	keys     *group[eventKey]
+	events   *group[Item]
+	dead     *group[Item]
+	spend    *group[spendRow]
+	leases   *group[leaseRow]
+	sessions *group[sessionRow]
+	arrivals *group[sumRow]
+	usage    *group[sumRow]
+	intake   *group[intakeRow]
+	refused  *group[refusedRow]
+
+	taken    intake
+	released released
+	sums     sums
 }
 
 // New returns a Sink for the records of one topic. The caller owns the pool.
-func New(pool *pgxpool.Pool, topic string) *Sink { return &Sink{pool: pool, topic: topic} }
+func New(pool *pgxpool.Pool, topic string) *Sink {
+	s := &Sink{
+		pool: pool, topic: topic,
+		spans: newSpans(), keys: newKeys(), events: newEvents(), dead: newDead(), spend: newSpend(), leases: newLeases(),
+		sessions: newSessionDeltas(), arrivals: newArrivals(), usage: newUsage(), intake: newIntake(), refused: newRefused(),
+		taken: intake{sums: tally[intakeKey, intakeSum]{}},
+		released: released{
+			barriers: map[schema.ID]map[string]int64{}, sums: tally[refusedKey, refusedSum]{}, present: newPresent(),
+		},
+	}
+	s.groups = []parameters{
+		s.spans, s.keys, s.events, s.dead, s.spend, s.leases, s.sessions, s.arrivals, s.usage, s.intake, s.refused, s.released.present,
+	}
+	s.statement = expand(saveBatch, s.groups)
+	return s
+}
 
 // maxKeyRaces bounds how often Save starts again because another processor
 // stored one of the batch's keys a moment before.
@@ -97,11 +108,14 @@ func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []It
 	if err != nil {
 		return Result{}, err
 	}
+	for _, g := range s.groups {
+		g.reset()
+	}
 	if err := s.released.load(ctx, conn, items); err != nil {
 		return Result{}, err
 	}
 	result := s.fill(spans, items, known)
-	if _, err := conn.Prepare(ctx, "save_batch", saveBatch); err != nil {
+	if _, err := conn.Prepare(ctx, "save_batch", s.statement); err != nil {
 		return Result{}, fmt.Errorf("prepare: %w", err)
 	}
 	params := s.params()
@@ -129,11 +143,11 @@ func (s *Sink) knownKeys(ctx context.Context, conn *pgx.Conn, items []Item) (map
 			accounts, ids = append(accounts, e.AccountID), append(ids, e.ID)
 		}
 	}
+	known := make(map[eventKey]bool, len(ids))
 	if len(ids) == 0 {
-		return nil, nil
+		return known, nil
 	}
 	rows, _ := conn.Query(ctx, selectKnownKeys, accounts, ids)
-	known := make(map[eventKey]bool, len(ids))
 	var k eventKey
 	_, err := pgx.ForEachRow(rows, []any{&k.account, &k.id}, func() error {
 		known[k] = true
@@ -148,197 +162,73 @@ func (s *Sink) knownKeys(ctx context.Context, conn *pgx.Conn, items []Item) (map
 // fill encodes the batch. Keys that are known, and the second of two equal keys
 // in the batch, are duplicates: they are counted and not stored.
 func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result {
-	s.reset()
-	for _, span := range spans {
-		s.spanPart.int4(span.Partition)
-		s.spanFirst.int8(span.First)
-		s.spanEnd.int8(span.Next)
+	for i := range spans {
+		s.spans.add(&spans[i])
 	}
+	s.taken.reset()
+	s.sums.reset()
 	var result Result
-	spend := map[spendKey]spendSum{}
-	buckets := map[int64]bool{}
-	leases := map[schema.ID]leaseSum{}
+	spend := tally[spendKey, spendSum]{}
+	leases := tally[schema.ID, leaseSum]{}
+	sessions := tally[sessionKey, sessionDelta]{}
 	for i := range items {
 		item := &items[i]
-		taken := s.intake.accept(item)
+		e := &item.Event
+		taken := s.taken.accept(item)
 		// Whatever becomes of an event, it is not on its way any more.
-		for _, lease := range item.Event.Leases {
-			sum := leases[lease]
-			sum.used.Add(int64(item.Event.Cost))
-			leases[lease] = sum
+		for _, lease := range e.Leases {
+			leases.at(lease).used.Add(int64(e.Cost))
 		}
-		if item.Dead != nil {
-			s.addDead(item)
+		key := eventKey{e.AccountID, e.ID}
+		keyed := e.IdempotencyKey != ""
+		switch {
+		case item.Dead != nil:
+			s.dead.add(item)
 			result.Dead++
 			taken.dead++
 			continue
-		}
-		e := &item.Event
-		if e.IdempotencyKey != "" {
-			k := eventKey{e.AccountID, e.ID}
-			if known[k] {
-				result.Duplicates++
-				taken.duplicates++
-				continue
-			}
-		}
-		if s.released.refuses(item) {
+		case keyed && known[key]:
+			result.Duplicates++
+			taken.duplicates++
+			continue
+		case s.released.refuses(item):
 			s.released.add(e)
 			result.RefusedLate++
 			taken.refused++
 			continue
 		}
-		if e.IdempotencyKey != "" {
-			k := eventKey{e.AccountID, e.ID}
-			if known == nil {
-				known = map[eventKey]bool{}
-			}
-			known[k] = true
-			s.keyAccount.id(k.account)
-			s.keyID.id(k.id)
+		if keyed {
+			known[key] = true
+			s.keys.add(&key)
 		}
 		s.events.add(item)
-		s.parts.add(e)
 		s.sums.add(e)
 		taken.storing(e.Time)
 		result.Stored++
 		for _, lease := range e.Leases {
-			sum := leases[lease]
-			sum.stored.Add(int64(e.Cost))
-			leases[lease] = sum
+			leases.at(lease).stored.Add(int64(e.Cost))
 		}
-		buckets[bucketOf(e.Time)] = true
-		// The account's own sum stands under the empty name.
-		for _, agent := range [...]string{e.Agent, ""} {
-			k := spendKey{e.AccountID, agent, bucketOf(e.ReceivedAt)}
-			sum := spend[k]
-			sum.cost.Add(int64(e.Cost))
-			sum.events++
-			spend[k] = sum
+		// A session made for a single event is in no list; should the client go on with it, the database finds its start.
+		if !e.SessionImplicit {
+			sessions.at(sessionKey{e.AccountID, e.SessionID}).add(e)
 		}
 	}
-	s.parts.finish()
-	s.addSpend(spend)
-	s.addLeases(leases)
-	s.sums.each(byArrival, s.arrivals.add)
-	s.sums.each(byQuarter, s.live.add)
-	s.intake.encode()
-	s.released.encode()
-	for _, bucket := range slices.Sorted(maps.Keys(buckets)) {
-		s.buckets.time(time.Unix(bucket, 0))
-	}
+	s.sums.addSpend(spend)
+	spend.encode(s.spend, spendKey.compare)
+	leases.encode(s.leases, compareIDs)
+	sessions.encode(s.sessions, sessionKey.compare)
+	s.taken.sums.encode(s.intake, intakeKey.compare)
+	s.released.sums.encode(s.refused, refusedKey.compare)
+	s.sums.encode(s.arrivals, minuteOfArrival)
+	s.sums.encode(s.usage, quarterOfEvent)
 	return result
 }
 
-// addSpend adds the sums in a fixed order, so that two batches never wait for
-// each other's rows in a circle.
-func (s *Sink) addSpend(spend map[spendKey]spendSum) {
-	keys := make([]spendKey, 0, len(spend))
-	for k := range spend {
-		keys = append(keys, k)
-	}
-	slices.SortFunc(keys, func(a, b spendKey) int {
-		return cmp.Or(
-			slices.Compare(a.account[:], b.account[:]),
-			cmp.Compare(a.agent, b.agent),
-			cmp.Compare(a.bucket, b.bucket))
-	})
-	for _, k := range keys {
-		s.spendAccount.id(k.account)
-		s.spendAgent.text(k.agent)
-		s.spendBucket.time(time.Unix(k.bucket, 0))
-		s.spendCost.numeric(spend[k].cost)
-		s.spendEvents.int8(spend[k].events)
-	}
-}
-
-// addLeases adds the sums in a fixed order, as addSpend does.
-func (s *Sink) addLeases(leases map[schema.ID]leaseSum) {
-	ids := slices.SortedFunc(maps.Keys(leases), func(a, b schema.ID) int { return slices.Compare(a[:], b[:]) })
-	for _, id := range ids {
-		s.leaseID.id(id)
-		s.leaseUsed.numeric(leases[id].used)
-		s.leaseStored.numeric(leases[id].stored)
-	}
-}
-
-func (s *Sink) addDead(item *Item) {
-	s.deadPart.int4(item.Partition)
-	s.deadOffset.int8(item.Offset)
-	s.deadReason.text(string(item.Dead.Reason))
-	s.deadState.optionalText(item.Dead.SQLState)
-	s.deadAccount.optionalID(item.Event.AccountID)
-	if item.Event.ReceivedAt.IsZero() {
-		s.deadReceived.null()
-		return
-	}
-	s.deadReceived.time(item.Event.ReceivedAt)
-}
-
-func (s *Sink) reset() {
-	s.events.reset()
-	s.parts.reset()
-	s.sums.reset()
-	s.arrivals.reset()
-	s.live.reset()
-	s.intake.reset()
-	s.released.reset()
-	for c, elementType := range s.columns() {
-		c.reset(elementType)
-	}
-}
-
-// params returns the parameters of saveBatch in their order.
+// params returns the values of the statement's parameters in their order.
 func (s *Sink) params() [][]byte {
-	params := make([][]byte, 0, 82+len(s.events))
-	params = append(params, []byte(s.topic))
-	for c := range s.columns() {
-		params = append(params, c.bytes())
-	}
-	for i := range s.events {
-		params = append(params, s.events[i].bytes())
-	}
-	for c := range s.parts.columns() {
-		params = append(params, c.bytes())
-	}
-	for c := range s.arrivals.columns() {
-		params = append(params, c.bytes())
-	}
-	for c := range s.intake.columns() {
-		params = append(params, c.bytes())
-	}
-	for c := range s.live.columns() {
-		params = append(params, c.bytes())
-	}
-	params = append(params, s.released.present.bytes(), s.intake.refused.bytes())
-	for c := range s.released.columns() {
-		params = append(params, c.bytes())
+	params := [][]byte{[]byte(s.topic)}
+	for _, g := range s.groups {
+		params = g.appendTo(params)
 	}
 	return params
-}
-
-// columns are the parameters 2 to 21 of saveBatch with their element types.
-func (s *Sink) columns() func(yield func(*column, uint32) bool) {
-	return func(yield func(*column, uint32) bool) {
-		_ = yield(&s.spanPart, pgtype.Int4OID) &&
-			yield(&s.spanFirst, pgtype.Int8OID) &&
-			yield(&s.spanEnd, pgtype.Int8OID) &&
-			yield(&s.keyAccount, pgtype.UUIDOID) &&
-			yield(&s.keyID, pgtype.UUIDOID) &&
-			yield(&s.spendAccount, pgtype.UUIDOID) &&
-			yield(&s.spendAgent, pgtype.TextOID) &&
-			yield(&s.spendBucket, pgtype.TimestamptzOID) &&
-			yield(&s.spendCost, pgtype.NumericOID) &&
-			yield(&s.spendEvents, pgtype.Int8OID) &&
-			yield(&s.buckets, pgtype.TimestamptzOID) &&
-			yield(&s.deadPart, pgtype.Int4OID) &&
-			yield(&s.deadOffset, pgtype.Int8OID) &&
-			yield(&s.deadReason, pgtype.TextOID) &&
-			yield(&s.deadState, pgtype.TextOID) &&
-			yield(&s.deadAccount, pgtype.UUIDOID) &&
-			yield(&s.deadReceived, pgtype.TimestamptzOID) &&
-			yield(&s.leaseID, pgtype.UUIDOID) &&
-			yield(&s.leaseUsed, pgtype.NumericOID) &&
-			yield(&s.leaseStored, pgtype.NumericOID)
-	}
 }

@@ -7,12 +7,10 @@ import (
 	"testing"
 	"time"
 
-	"github.com/jackc/pgx/v5"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -195,32 +193,6 @@ func TestSaveSurvivesAKeyRace(t *testing.T) {
 			t.Errorf("%d events stored, want 50", n)
 		}
 	})
-}
-
-// The statement and the refresh mean the same by "late".
-func TestLateIsWhatTheAggregatesCallLate(t *testing.T) {
-	t.Parallel()
-	if migrations.LateAfter != time.Hour {
-		t.Errorf("migrations.LateAfter = %v; saveBatch notes what is older than 1 hour", migrations.LateAfter)
-	}
-}
-
-// Late events note their quarter hours; those of now do not.
-func TestSaveNotesLateBuckets(t *testing.T) {
-	t.Parallel()
-	db := schematest.Database(t)
-	sink := newSink(t, db)
-	batch := items(0, 3)
-	late := time.Now().Add(-5 * time.Hour).UTC()
-	batch[1].Event.Time = late
-	if _, err := sink.Save(t.Context(), span(0, 3), batch); err != nil {
-		t.Fatal(err)
-	}
-	rows, _ := db.Pool.Query(t.Context(), `SELECT bucket FROM late_buckets`)
-	got, err := pgx.CollectRows(rows, pgx.RowTo[time.Time])
-	if err != nil || len(got) != 1 || !got[0].Equal(late.Truncate(15*time.Minute)) {
-		t.Errorf("late buckets = %v, %v, want only %v", got, err, late.Truncate(15*time.Minute))
-	}
 }
 
 // What the data is to blame for is Data; what passes by itself is not.

@@ -2,7 +2,6 @@ package timescale
 
 import (
 	"cmp"
-	"math"
 	"slices"
 	"time"
 
@@ -81,38 +80,14 @@ func (s *eventSum) addSum(o *eventSum) {
 	}
 }
 
-// latencySlots is how many slots the database's histograms have: four to each
-// doubling, the last one without an end.
-const latencySlots = 93
-
-// latencySlot returns the slot that the database's function latency_histogram counts
-// a latency in.
-func latencySlot(ms int64) int {
-	if ms < 8 {
-		return int(max(ms, 0))
-	}
-	if ms >= 1<<24 {
-		return latencySlots - 1
-	}
-	// A double is exact enough: it takes the slot or the one before, and no slot but
-	// those at powers of two begins at a whole number.
-	slot := int(4 * math.Log2(float64(ms)))
-	for float64(ms) >= math.Exp2(float64(slot+1)/4) {
-		slot++
-	}
-	for float64(ms) < math.Exp2(float64(slot)/4) {
-		slot--
-	}
-	return slot - 4*3 + 8
-}
-
-// sums are what the events of a batch add up to, for the tables that are kept up as
-// events arrive.
+// sums are what the events of a batch add up to, for the tables that are kept up as events arrive. Memory is kept for the next batch.
 type sums struct {
-	// sums are where index says; what is not used keeps its memory for the next batch.
+	// index says at which place of keys and sums a key is.
 	index map[sumKey]int
-	sums  []eventSum
 	keys  []sumKey
+	sums  []eventSum
+	// order holds the places in the order in which they were encoded last.
+	order []int
 }
 
 func (s *sums) reset() {
@@ -120,7 +95,7 @@ func (s *sums) reset() {
 		s.index = map[sumKey]int{}
 	}
 	clear(s.index)
-	s.sums, s.keys = s.sums[:0], s.keys[:0]
+	s.keys, s.sums, s.order = s.keys[:0], s.sums[:0], s.order[:0]
 }
 
 func (s *sums) add(e *schema.Event) {
@@ -128,50 +103,111 @@ func (s *sums) add(e *schema.Event) {
 	k := sumKey{e.AccountID, at - (at%60+60)%60, bucketOf(e.Time), e.Agent, e.Provider, e.Model}
 	i, ok := s.index[k]
 	if !ok {
-		i = len(s.sums)
+		i = len(s.keys)
 		s.index[k] = i
-		s.sums = append(s.sums, eventSum{latencyMax: schema.NoLatency, first: e.Time, last: e.Time})
 		s.keys = append(s.keys, k)
+		s.sums = append(s.sums, eventSum{latencyMax: schema.NoLatency, first: e.Time, last: e.Time})
+		s.order = append(s.order, i)
 	}
 	s.sums[i].add(e)
 }
 
-// each calls f with what the groups add up to that order says are the same, in the
-// order that it says: every batch locks the rows of arrivals in the same order, so
-// that two never wait for each other in a circle.
-func (s *sums) each(order func(a, b *sumKey) int, f func(*sumKey, *eventSum)) {
-	slices.SortFunc(s.keys, func(a, b sumKey) int { return order(&a, &b) })
-	for i := 0; i < len(s.keys); {
-		k := &s.keys[i]
-		sum := &s.sums[s.index[*k]]
-		i++
-		if i < len(s.keys) && order(k, &s.keys[i]) == 0 {
+// encode adds to a group one row for all keys of the same bucket, account and names, in their order: every batch writes the rows
+// that it shares with others in the same order, so that no two wait for each other in a circle.
+func (s *sums) encode(g *group[sumRow], bucket func(*sumKey) int64) {
+	compare := func(i, j int) int { return s.keys[i].compare(&s.keys[j], bucket) }
+	slices.SortFunc(s.order, compare)
+	for n := 0; n < len(s.order); {
+		first := s.order[n]
+		sum := &s.sums[first]
+		n++
+		if n < len(s.order) && compare(first, s.order[n]) == 0 {
 			whole := *sum
-			for ; i < len(s.keys) && order(k, &s.keys[i]) == 0; i++ {
-				whole.addSum(&s.sums[s.index[s.keys[i]]])
+			for ; n < len(s.order) && compare(first, s.order[n]) == 0; n++ {
+				whole.addSum(&s.sums[s.order[n]])
 			}
 			sum = &whole
 		}
-		f(k, sum)
+		g.add(&sumRow{&s.keys[first], sum})
 	}
 }
 
-// byArrival is the order of arrivals.
-func byArrival(a, b *sumKey) int {
-	return cmp.Or(
-		slices.Compare(a.account[:], b.account[:]),
-		cmp.Compare(a.minute, b.minute),
-		cmp.Compare(a.agent, b.agent),
-		cmp.Compare(a.provider, b.provider),
-		cmp.Compare(a.model, b.model))
+// minuteOfArrival and quarterOfEvent are the buckets of arrivals and of usage_15m.
+func minuteOfArrival(k *sumKey) int64 { return k.minute }
+func quarterOfEvent(k *sumKey) int64  { return k.quarter }
+
+// compare is the order in which the rows of a table with such buckets are written.
+func (k *sumKey) compare(other *sumKey, bucket func(*sumKey) int64) int {
+	if c := compareIDs(k.account, other.account); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(bucket(k), bucket(other)); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(k.agent, other.agent); c != 0 {
+		return c
+	}
+	if c := cmp.Compare(k.provider, other.provider); c != 0 {
+		return c
+	}
+	return cmp.Compare(k.model, other.model)
 }
 
-// byQuarter puts together what is one row of usage_live_parts.
-func byQuarter(a, b *sumKey) int {
-	return cmp.Or(
-		slices.Compare(a.account[:], b.account[:]),
-		cmp.Compare(a.quarter, b.quarter),
-		cmp.Compare(a.agent, b.agent),
-		cmp.Compare(a.model, b.model),
-		cmp.Compare(a.provider, b.provider))
+// addSpend adds the spend of each agent and, under the empty name, of each account.
+func (s *sums) addSpend(spend tally[spendKey, spendSum]) {
+	for i := range s.keys {
+		k, sum := &s.keys[i], &s.sums[i]
+		for _, agent := range [...]string{k.agent, ""} {
+			spent := spend.at(spendKey{k.account, agent, k.minute - k.minute%bucketSeconds})
+			spent.cost.AddSum(sum.spent)
+			spent.events += sum.events
+		}
+	}
+}
+
+// sumRow is a row of arrivals or of usage_15m.
+type sumRow = entry[*sumKey, eventSum]
+
+// newArrivals returns the columns of table arrivals: a row for each minute of arrival, agent, provider and model.
+func newArrivals() *group[sumRow] {
+	return newGroup("arrivals", []column[sumRow]{
+		{"account_id", typeUUID, func(a *array, r *sumRow) { a.id(r.key.account) }},
+		{"bucket", typeTimestamptz, func(a *array, r *sumRow) { a.seconds(r.key.minute) }},
+		{"agent", typeText, func(a *array, r *sumRow) { a.text(r.key.agent) }},
+		{"provider", typeText, func(a *array, r *sumRow) { a.text(r.key.provider) }},
+		{"model", typeText, func(a *array, r *sumRow) { a.text(r.key.model) }},
+		{"events", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.events) }},
+		{"errors", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.errors) }},
+		{"unpriced_events", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.unpriced) }},
+		{"input_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.input) }},
+		{"output_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.output) }},
+		{"cost_nano_usd", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.spent) }},
+		{"latency_histogram", typeNumeric, func(a *array, r *sumRow) { a.histogram(&r.sum.latencies) }},
+	})
+}
+
+// newUsage returns the columns of table usage_15m: a row for each quarter hour of the events' own time, agent, model and provider.
+func newUsage() *group[sumRow] {
+	return newGroup("usage", []column[sumRow]{
+		{"bucket", typeTimestamptz, func(a *array, r *sumRow) { a.seconds(r.key.quarter) }},
+		{"account_id", typeUUID, func(a *array, r *sumRow) { a.id(r.key.account) }},
+		{"agent", typeText, func(a *array, r *sumRow) { a.text(r.key.agent) }},
+		{"model", typeText, func(a *array, r *sumRow) { a.text(r.key.model) }},
+		{"provider", typeText, func(a *array, r *sumRow) { a.text(r.key.provider) }},
+		{"events", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.events) }},
+		{"errors", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.errors) }},
+		{"unpriced_events", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.unpriced) }},
+		{"input_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.input) }},
+		{"output_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.output) }},
+		{"cache_read_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.cacheRead) }},
+		{"cache_write_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.cacheWrite) }},
+		{"reasoning_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.reasoning) }},
+		{"cost_nano_usd", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.spent) }},
+		{"latency_count", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.latencyCount) }},
+		{"latency_sum_ms", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.latency) }},
+		{"latency_max_ms", typeInt8, func(a *array, r *sumRow) { a.latency(r.sum.latencyMax) }},
+		{"latency_histogram", typeNumeric, func(a *array, r *sumRow) { a.histogram(&r.sum.latencies) }},
+		{"first_ts", typeTimestamptz, func(a *array, r *sumRow) { a.time(r.sum.first) }},
+		{"last_ts", typeTimestamptz, func(a *array, r *sumRow) { a.time(r.sum.last) }},
+	})
 }

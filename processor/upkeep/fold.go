@@ -58,3 +58,14 @@ func (u *Upkeep) fold(ctx context.Context, conn *pgx.Conn, table string, count p
 		return n, err
 	})
 }
+
+const foldSessions = `SELECT fold_sessions($1)`
+
+// foldSessions moves what batches added to sessions into the list of sessions. Readers add the two up, so it may be late without
+// being wrong.
+func (u *Upkeep) foldSessions(ctx context.Context, conn *pgx.Conn) error {
+	return u.slices(ctx, "fold", "session_parts", u.foldedSessions, func() (n int64, err error) {
+		err = conn.QueryRow(ctx, foldSessions, u.slice).Scan(&n)
+		return n, err
+	})
+}

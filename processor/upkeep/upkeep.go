@@ -1,7 +1,7 @@
-// Package upkeep keeps the tables that the processor writes from growing without end: rows that nobody needs any more are
-// deleted, and fine sums that only long ranges still need are folded into coarser ones. Everything works in slices, each a
-// transaction of its own, so that a backlog of any size is worked off and no statement runs into its timeout. Any number of
-// processors may run it at the same time. The retention of events themselves is in schema/migrations.
+// Package upkeep keeps the tables that the processor writes in order: continuous aggregates are refreshed, sums of sessions folded,
+// leases of caps released, and rows that nobody needs any more deleted. Any number of processors run all of it at the same time.
+// What deletes or folds works in slices, each a transaction of its own, so that a backlog of any size is worked off and no
+// statement runs into its timeout.
 package upkeep
 
 import (
@@ -11,75 +11,105 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+	"github.com/twmb/franz-go/pkg/kgo"
+	"golang.org/x/sync/errgroup"
+
+	"github.com/outlayhq/outlay/schema/budget"
 )
 
-// reportInterval is how often long work is reported in the log.
-const reportInterval = 30 * time.Second
+// Deps are what an Upkeep works with; the caller owns them.
+type Deps struct {
+	// Pool is signed in as the owner of the tables: TimescaleDB refreshes aggregates and drops chunks for nobody else.
+	Pool *pgxpool.Pool
+	// Topic is that of the events.
+	Topic string
+	// Times say when the lease of a silent replica is released.
+	Times   budget.Times
+	Metrics prometheus.Registerer
+	Log     *slog.Logger
+	Now     func() time.Time
+}
 
-// Upkeep deletes and folds old rows.
+// Upkeep is the upkeep of one processor.
 type Upkeep struct {
-	log *slog.Logger
+	Deps
 	now func() time.Time
+	log *slog.Logger
 	// slice is how many rows one statement deletes or folds at most.
-	slice   int64
-	deleted *prometheus.CounterVec
-	folded  *prometheus.CounterVec
+	slice int64
+	metrics
 }
 
 // New returns the upkeep of one processor.
-func New(metrics prometheus.Registerer, log *slog.Logger, now func() time.Time) *Upkeep {
-	f := promauto.With(metrics)
-	u := &Upkeep{
-		log: log, now: now, slice: 10_000, // Less than a second's work, also for a slow disk.
-		deleted: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_deleted_rows_total",
-			Help: "Rows deleted because nobody needs them any more, by table.",
-		}, []string{"table"}),
-		folded: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_folded_rows_total",
-			Help: "Rows of old sums folded into coarser ones, by table.",
-		}, []string{"table"}),
+func New(d Deps) *Upkeep {
+	return &Upkeep{
+		Deps: d, now: d.Now, log: d.Log, metrics: newMetrics(d.Metrics),
+		slice: 10_000, // Less than a second's work, also for a slow disk.
 	}
-	for _, r := range rules {
-		u.deleted.WithLabelValues(r.table)
-	}
-	for _, table := range []string{"arrivals", "refused_events", "spend"} {
-		u.folded.WithLabelValues(table)
-	}
-	return u
 }
 
-// slices runs step until it works on fewer rows than a slice holds. step returns how many it worked on.
-func (u *Upkeep) slices(ctx context.Context, work, table string, count prometheus.Counter, step func() (int64, error)) error {
-	var rows int64
-	began := u.now()
-	for reported := began; ; {
-		n, err := step()
-		if err != nil {
-			return fmt.Errorf("%s old rows of %s, %d done: %w", work, table, rows, err)
-		}
-		rows += n
-		count.Add(float64(n))
-		if n < u.slice {
-			break
-		}
-		if now := u.now(); now.Sub(reported) >= reportInterval {
-			reported = now
-			u.log.InfoContext(ctx, "old rows are being worked off", "work", work, "table", table, "rows", rows, "took", now.Sub(began))
-		}
-	}
-	if rows >= u.slice {
-		u.log.InfoContext(ctx, "old rows worked off", "work", work, "table", table, "rows", rows, "took", u.now().Sub(began))
-	}
-	return nil
+// task is a piece of upkeep. Each is safe when several processors run it at once.
+type task struct {
+	name  string
+	every time.Duration
+	run   func(context.Context, *pgx.Conn) error
 }
 
-// rowsOf returns a step that runs a statement and counts the rows that it affects.
-func rowsOf(ctx context.Context, conn *pgx.Conn, statement string, args ...any) func() (int64, error) {
-	return func() (int64, error) {
-		tag, err := conn.Exec(ctx, statement, args...)
-		return tag.RowsAffected(), err
+func (u *Upkeep) tasks(kafka *kgo.Client) []task {
+	return []task{
+		{"refresh_rollups", 2 * time.Second, u.refreshRollups},
+		{"leases", 2 * time.Second, func(ctx context.Context, conn *pgx.Conn) error { return u.releaseLeases(ctx, conn, kafka) }},
+		{"fold_sessions", time.Second / 2, u.foldSessions},
+		{"check_intake", 15 * time.Second, u.checkIntake},
+		{"delete_old", time.Minute, u.Delete},
+		{"fold_arrivals", time.Minute, u.FoldArrivals},
+		{"fold_days", time.Hour, u.FoldDays},
+		{"drop_expired", time.Hour, u.dropExpired},
+		{"expire_accounts", time.Hour, u.expireAccounts},
+		{"forget_replicas", time.Hour, forgetReplicas},
 	}
+}
+
+// taskTimeout bounds one run.
+const taskTimeout = 10 * time.Minute
+
+// Run runs all tasks until ctx ends. A run that fails is counted, logged and tried again at its next time. kafka is owned by the
+// caller.
+func (u *Upkeep) Run(ctx context.Context, kafka *kgo.Client) error {
+	var g errgroup.Group
+	for _, t := range u.tasks(kafka) {
+		u.taskErrors.WithLabelValues(t.name)
+		g.Go(func() error {
+			u.repeat(ctx, t)
+			return nil
+		})
+	}
+	return g.Wait()
+}
+
+func (u *Upkeep) repeat(ctx context.Context, t task) {
+	for {
+		if err := u.once(ctx, t); err != nil && ctx.Err() == nil {
+			u.taskErrors.WithLabelValues(t.name).Inc()
+			u.log.WarnContext(ctx, "upkeep task failed", "task", t.name, "error", err)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(t.every):
+		}
+	}
+}
+
+func (u *Upkeep) once(ctx context.Context, t task) error {
+	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
+	defer cancel()
+	conn, err := u.Pool.Acquire(ctx)
+	if err != nil {
+		return fmt.Errorf("connect: %w", err)
+	}
+	defer conn.Release()
+	return t.run(ctx, conn.Conn())
 }

@@ -41,7 +41,7 @@ func newWorld(t *testing.T, db *schematest.DB) *world {
 	now := time.Now()
 	w := &world{
 		t: t, db: db, account: schema.NewID(now), now: now,
-		upkeep: New(prometheus.NewRegistry(), slog.New(slog.DiscardHandler), func() time.Time { return now }),
+		upkeep: New(Deps{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.DiscardHandler), Now: func() time.Time { return now }}),
 	}
 	conn, err := pgx.ConnectConfig(t.Context(), db.Pool.Config().ConnConfig)
 	if err != nil {
@@ -137,7 +137,7 @@ func TestDeleteManyKeys(t *testing.T) {
 		keys = 100_000
 	}
 	w := newWorld(t, schematest.Database(t))
-	w.upkeep = New(prometheus.NewRegistry(), slog.New(slog.NewTextHandler(t.Output(), nil)), time.Now)
+	w.upkeep = New(Deps{Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(t.Output(), nil)), Now: time.Now})
 	w.exec(`DROP FUNCTION limit_slice CASCADE`)
 	w.exec(add["event_keys"], w.account, keys, KeyRetention+time.Hour)
 	w.exec(`SET statement_timeout = '30s'`) // As a processor's connections have it.
@@ -158,7 +158,6 @@ func TestDeleteWorksOffABacklog(t *testing.T) {
 		w := newWorld(t, db)
 		w.exec(`INSERT INTO users (id, account_id, email, password_hash, role) VALUES ($1, $2, 'a@example.com', 'x', 'viewer')`, schema.NewID(w.now), w.account)
 		w.exec(`UPDATE schema_settings SET raw_retention = '100 days'`)
-		w.exec(`ALTER TABLE jobs DISABLE TRIGGER jobs_inserted`)
 		const young = 7
 		for _, r := range rules {
 			w.exec(add[r.table], w.account, backlog, r.keep+time.Hour)

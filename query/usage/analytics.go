@@ -141,7 +141,7 @@ func queueAnalysis(b *pgx.Batch, accountID schema.ID, q *Question, answer *Answe
 		}
 		return answer.complete(q)
 	})
-	queueCompleteUntil(b, q.Bounds[0], q.Bounds[len(q.Bounds)-1], &answer.CompleteUntil)
+	queueCompleteUntil(b, &answer.CompleteUntil)
 }
 
 // complete adds the totals and what is to be filled in, and puts the rows in order.
@@ -330,12 +330,8 @@ func name(part *string) string {
 	return *part
 }
 
-// A bucket that got a late event is held back until it was computed again.
-const selectCompleteUntil = `
-SELECT CASE WHEN done.until > '-infinity' THEN least(done.until, late.since) END
-FROM (SELECT min(complete_until) AS until FROM kafka_offsets) AS done,
-	(SELECT min(bucket) AS since FROM late_buckets WHERE bucket >= $1 AND bucket < $2) AS late`
+const selectCompleteUntil = `SELECT CASE WHEN complete_until > '-infinity' THEN complete_until END FROM usage_progress`
 
-func queueCompleteUntil(b *pgx.Batch, from, to time.Time, until *Time) {
-	b.Queue(selectCompleteUntil, from, to).QueryRow(func(row pgx.Row) error { return row.Scan(until) })
+func queueCompleteUntil(b *pgx.Batch, until *Time) {
+	b.Queue(selectCompleteUntil).QueryRow(func(row pgx.Row) error { return row.Scan(until) })
 }

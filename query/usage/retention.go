@@ -33,9 +33,9 @@ type Retention struct {
 
 const selectRetention = `
 SELECT r.retention_days AS days, floor(extract(epoch FROM s.raw_retention) / 86400)::int AS installation_days,
-	ceil(extract(epoch FROM s.refresh_window) / 86400)::int + 1 AS minimum_days,
+	46 AS minimum_days,
 	CASE WHEN g.before > '-infinity' THEN g.before END AS deleted_before,
-	s.edition = 'community' AS sums_kept, r.updated_at, r.updated_by
+	true AS sums_kept, r.updated_at, r.updated_by
 FROM schema_settings s LEFT JOIN account_retention r ON r.account_id = $1
 	CROSS JOIN LATERAL (SELECT greatest(s.raw_dropped_before, now() - s.raw_retention, r.deleted_before) AS before) AS g`
 

@@ -85,7 +85,7 @@ func (s *Store) Unpriced(ctx context.Context, accountID schema.ID, q *UnpricedQu
 			models, err = pgx.CollectRows(rows, pgx.RowToStructByName[UnpricedModel])
 			return err
 		})
-		queueCompleteUntil(b, q.Range.From, q.Range.To, &until)
+		queueCompleteUntil(b, &until)
 	})
 	if err != nil {
 		return nil, Time{}, fmt.Errorf("list unpriced models: %w", err)

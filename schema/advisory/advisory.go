@@ -5,6 +5,10 @@ package advisory
 
 import (
 	"context"
+	"fmt"
+	"time"
+
+	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/pgdb"
@@ -23,8 +27,6 @@ const (
 	ExpireAccounts Key = 0x6f75746c61790003
 	// FoldSessions is held by whoever folds session_parts into sessions, or needs them to stand still: an erasure, a repricing.
 	FoldSessions Key = 0x6f75746c61790005
-	// FoldUsage is held by whoever folds usage_live_parts into usage_live.
-	FoldUsage Key = 0x6f75746c61790007
 	// TestTemplate is held by the test that makes the template of all tests' databases.
 	TestTemplate Key = 0x6f75746c61790006
 )
@@ -33,7 +35,7 @@ const (
 func Keys() map[string]Key {
 	return map[string]Key{
 		"Migrate": Migrate, "RefreshRollups": RefreshRollups, "ExpireAccounts": ExpireAccounts,
-		"FoldSessions": FoldSessions, "FoldUsage": FoldUsage, "TestTemplate": TestTemplate,
+		"FoldSessions": FoldSessions, "TestTemplate": TestTemplate,
 	}
 }
 
@@ -53,4 +55,29 @@ const lockAccount = `SELECT pg_advisory_xact_lock($1::integer, hashtext($2::uuid
 // of a hash; they then wait for each other and nothing else.
 func LockAccount(ctx context.Context, tx pgdb.DB, class Class, account schema.ID) error {
 	return pgdb.Exec(ctx, tx, "lock the account", lockAccount, class, account)
+}
+
+const (
+	tryLock = `SELECT pg_try_advisory_lock($1)`
+	unlock  = `SELECT pg_advisory_unlock($1)`
+)
+
+// unlockTimeout bounds the wait for a server that has gone away.
+const unlockTimeout = 5 * time.Second
+
+// TryLock takes a lock for the session of conn if it is free. It returns what releases the lock, even when ctx is done by then, or
+// nil when somebody else holds it. An error of releasing needs no answer: it means that the connection is lost, and the lock with it.
+func TryLock(ctx context.Context, conn *pgx.Conn, key Key) (release func(), err error) {
+	var locked bool
+	if err := conn.QueryRow(ctx, tryLock, key).Scan(&locked); err != nil {
+		return nil, fmt.Errorf("try advisory lock: %w", err)
+	}
+	if !locked {
+		return nil, nil //nolint:nilnil // No error, and no lock.
+	}
+	return func() {
+		ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), unlockTimeout)
+		defer cancel()
+		_, _ = conn.Exec(ctx, unlock, key)
+	}, nil
 }

@@ -2,8 +2,6 @@
 -- Each migrate gives all of them again, so that a role that was made later has them too.
 -- Every tier reads the version of the schema: it begins its work when that is up to date.
 do $$
-declare
-    one text;
 begin
     if exists (select from pg_roles where rolname = 'outlay_ingest') then
         -- Keys, plans, prices and caps are read; what is written is leases, rates, refused events and which replicas live.
@@ -21,11 +19,9 @@ begin
 
     if exists (select from pg_roles where rolname = 'outlay_processor') then
         -- Whatever is made of events is the processor's; who may sign in, and with what, is not.
-        for one in select nspname from pg_namespace where nspname in ('public', 'aggregates') loop
-            execute format('grant usage on schema %I to outlay_processor', one);
-            execute format('grant select, insert, update, delete on all tables in schema %I to outlay_processor', one);
-            execute format('grant usage, select on all sequences in schema %I to outlay_processor', one);
-        end loop;
+        grant usage on schema public to outlay_processor;
+        grant select, insert, update, delete on all tables in schema public to outlay_processor;
+        grant usage, select on all sequences in schema public to outlay_processor;
         revoke all on users, api_keys, refresh_tokens, session_shares, audit_log, accounts, price_overrides, schema_settings, schema_version
             from outlay_processor;
         grant select on accounts, price_overrides, schema_settings, schema_version to outlay_processor;
@@ -38,7 +34,7 @@ begin
         -- Row-level security keeps outlay_query to one account, and only what has it, or a view that stands for it, may be granted here.
         grant usage on schema tenant, public to outlay_query;
         grant select on all tables in schema tenant to outlay_query;
-        grant select on accounts, event_keys, kafka_offsets, late_buckets, spend, refused_events, budget_leases, schema_settings, schema_version, intake,
+        grant select on accounts, event_keys, kafka_offsets, usage_progress, spend, refused_events, budget_leases, schema_settings, schema_version, intake,
             sessions, session_parts, jobs, alert_status, incidents, delivery_tries, reports, report_files, report_deliveries,
             account_retention, reprices, reprice_differences, event_revisions to outlay_query;
         grant select, insert on budget_resets, audit_log, price_books, reprice_overrides to outlay_query;

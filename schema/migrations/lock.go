@@ -24,15 +24,12 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, opt Options) (unlock fu
 	deadline := time.Now().Add(opt.LockTimeout)
 	poll := time.NewTicker(lockPoll)
 	defer poll.Stop()
-	for told := false; ; told = true {
-		locked, err := tryLock(ctx, conn, advisory.Migrate)
-		if err != nil {
-			return nil, err
+	for reported := false; ; reported = true {
+		unlock, err := advisory.TryLock(ctx, conn, advisory.Migrate)
+		if err != nil || unlock != nil {
+			return unlock, err
 		}
-		if locked {
-			return func() { freeLock(ctx, conn, advisory.Migrate) }, nil
-		}
-		if !told {
+		if !reported {
 			opt.Log.InfoContext(ctx, "waiting for another migration", "holder", lockHolder(ctx, conn, advisory.Migrate))
 		}
 		if time.Now().After(deadline) {
@@ -44,27 +41,6 @@ func lockMigrations(ctx context.Context, conn *pgx.Conn, opt Options) (unlock fu
 		case <-poll.C:
 		}
 	}
-}
-
-const tryAdvisoryLock = `select pg_try_advisory_lock($1)`
-
-// tryLock takes a session's advisory lock if it is free.
-func tryLock(ctx context.Context, conn *pgx.Conn, key advisory.Key) (bool, error) {
-	var locked bool
-	if err := conn.QueryRow(ctx, tryAdvisoryLock, key).Scan(&locked); err != nil {
-		return false, fmt.Errorf("try advisory lock: %w", err)
-	}
-	return locked, nil
-}
-
-const advisoryUnlock = `select pg_advisory_unlock($1)`
-
-// freeLock gives a lock back, even when ctx is done. An error needs no answer: it means that the connection is lost, and the
-// lock with it.
-func freeLock(ctx context.Context, conn *pgx.Conn, key advisory.Key) {
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	_, _ = conn.Exec(ctx, advisoryUnlock, key)
 }
 
 const findLockHolder = `

@@ -1,6 +1,5 @@
 // Package migrations holds the database schema and brings a database up to it. Up runs from one place, "outlay migrate"
-// or "outlay up", never from each replica at start. The package also holds what must agree with the schema to the letter:
-// the policies of TimescaleDB, the refresh of late buckets and the dropping of old events.
+// or "outlay up", never from each replica at start. What keeps the tables in order afterwards runs in processor/upkeep.
 // Released files under sql are never edited: a change is a new file.
 package migrations
 
@@ -52,11 +51,6 @@ func Up(ctx context.Context, conn *pgx.Conn, opt Options) error {
 	warnOfBrokenReleases(ctx, server, opt.Log)
 	if err := migrateTo(ctx, conn, edition, latest, opt.Log); err != nil {
 		return err
-	}
-	if edition == Community {
-		if err := catchUp(ctx, conn, opt); err != nil {
-			return err
-		}
 	}
 	if err := applySettings(ctx, conn, edition, opt); err != nil {
 		return err

@@ -8,17 +8,12 @@ import (
 	"time"
 )
 
-// LateAfter is the age from which the processor must note the quarter hour of an event in late_buckets, by the database's
-// clock and in the transaction that stores the event. Nothing younger than MaterializedAfter is ever materialised, and the
-// time between the two is what a transaction and the clocks may take: an event that is not late is then always stored
-// before its bucket is materialised.
-const LateAfter = time.Hour
+// MinRetention is the least time for which events are kept, in any account: an event may arrive 30 days late and then wait a week in
+// Kafka, and it is to be found for a while after that.
+const MinRetention = 46 * day
 
-// MaterializedAfter is the age a bucket's end has at least when the bucket is materialised, at every level.
-const MaterializedAfter = LateAfter + 15*time.Minute
-
-// ErrHorizons is returned when the horizons of Options are not in their order.
-var ErrHorizons = errors.New("horizons must keep the order late window < refresh window < raw retention, a day apart")
+// ErrRetention is returned for a retention of less than MinRetention.
+var ErrRetention = errors.New("events must be kept longer than they may be late")
 
 // Options are the settings of a database that may change from one Up to the next. Each Up applies all of them again.
 type Options struct {
@@ -27,13 +22,7 @@ type Options struct {
 	ChunkInterval time.Duration
 	// CompressAfter is the age from which chunks of events go to the columnstore. Defaults to 7 days. Community only.
 	CompressAfter time.Duration
-	// LateWindow is the oldest an event may be when ingest accepts it, and the time it may then take to be stored.
-	// Defaults to 37 days: 30 days of lateness and a week in Kafka.
-	LateWindow time.Duration
-	// RefreshWindow is how far back aggregates are computed again from raw events. Defaults to 45 days.
-	RefreshWindow time.Duration
-	// RawRetention is the age at which raw events are dropped; zero keeps them for ever. The aggregates of Community are
-	// kept; in the other editions the sums go with the events.
+	// RawRetention is the age at which events are dropped, at least MinRetention; zero keeps them for ever. Their sums stay.
 	RawRetention time.Duration
 	// IngestPassword, ProcessorPassword, QueryPassword and GrafanaPassword let the roles outlay_ingest, outlay_processor,
 	// outlay_query and outlay_grafana sign in. Empty leaves the role as it is.
@@ -49,31 +38,22 @@ const day = 24 * time.Hour
 func (o Options) withDefaults() Options {
 	o.ChunkInterval = cmp.Or(o.ChunkInterval, day)
 	o.CompressAfter = cmp.Or(o.CompressAfter, 7*day)
-	o.LateWindow = cmp.Or(o.LateWindow, 37*day)
-	o.RefreshWindow = cmp.Or(o.RefreshWindow, 45*day)
 	o.LockTimeout = cmp.Or(o.LockTimeout, 10*time.Minute)
 	o.Log = cmp.Or(o.Log, slog.Default())
 	return o
 }
 
-// validate refuses horizons that would lose or erase sums: a late event older than the refresh window never reaches the
-// aggregates, and a refresh over dropped events empties them.
+// validate refuses what cannot be kept.
 func (o Options) validate() error {
 	for name, d := range map[string]time.Duration{
-		"chunk interval": o.ChunkInterval, "columnstore after": o.CompressAfter, "late window": o.LateWindow,
-		"refresh window": o.RefreshWindow, "lock timeout": o.LockTimeout,
+		"chunk interval": o.ChunkInterval, "columnstore after": o.CompressAfter, "lock timeout": o.LockTimeout,
 	} {
 		if d <= 0 {
 			return fmt.Errorf("%s is %v: it must be positive", name, d)
 		}
 	}
-	if o.RawRetention < 0 {
-		return fmt.Errorf("raw retention is %v: it must be positive, or 0 to keep events for ever", o.RawRetention)
-	}
-	ordered := o.LateWindow+day <= o.RefreshWindow && (o.RawRetention == 0 || o.RefreshWindow+day <= o.RawRetention)
-	if !ordered {
-		return fmt.Errorf("%w: late window %v, refresh window %v, raw retention %v", ErrHorizons,
-			o.LateWindow, o.RefreshWindow, o.RawRetention)
+	if o.RawRetention != 0 && o.RawRetention < MinRetention {
+		return fmt.Errorf("%w: the retention is %v, and must be at least %v, or 0 to keep events for ever", ErrRetention, o.RawRetention, MinRetention)
 	}
 	return nil
 }

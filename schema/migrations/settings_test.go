@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
+	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -16,45 +17,25 @@ func TestUpAppliesSettings(t *testing.T) {
 	t.Parallel()
 	conn := connect(t, schematest.DatabaseOf(t, migrations.Community))
 	const policies = `
-		select format('%s %s %s', proc_name, hypertable_name, coalesce(config ->> 'drop_after', config ->> 'compress_after',
-			format('%s to %s in batches of %s', config ->> 'start_offset', config ->> 'end_offset', config ->> 'buckets_per_batch'))) as policy
+		select format('%s %s %s', proc_name, hypertable_name, config ->> 'compress_after') as policy
 		from timescaledb_information.jobs where job_id >= 1000 order by 1`
 	const others = `
-		select format('chunks of %s, late %s, refresh %s, retention %s', time_interval, late_window, refresh_window, raw_retention)
+		select format('chunks of %s, retention %s', time_interval, raw_retention)
 		from timescaledb_information.dimensions, schema_settings where hypertable_name = 'events'`
 
 	for _, step := range []struct {
-		opt      migrations.Options
-		others   string
-		policies []string
+		opt            migrations.Options
+		others, policy string
 	}{
+		{migrations.Options{}, "chunks of 1 day, retention ", "policy_compression events 168:00:00"},
 		{
-			migrations.Options{},
-			"chunks of 1 day, late 888:00:00, refresh 1080:00:00, retention ",
-			[]string{
-				"policy_compression events 168:00:00",
-				"policy_refresh_continuous_aggregate usage_15m 1080:00:00 to 01:15:00 in batches of 0",
-			},
+			migrations.Options{ChunkInterval: time.Hour, CompressAfter: 2 * day, RawRetention: 60 * day},
+			"chunks of 01:00:00, retention 1440:00:00", "policy_compression events 48:00:00",
 		},
-		{
-			migrations.Options{ChunkInterval: time.Hour, CompressAfter: 2 * day, LateWindow: 3 * day, RefreshWindow: 5 * day, RawRetention: 9 * day},
-			"chunks of 01:00:00, late 72:00:00, refresh 120:00:00, retention 216:00:00",
-			[]string{
-				"policy_compression events 48:00:00",
-				"policy_refresh_continuous_aggregate usage_15m 120:00:00 to 01:15:00 in batches of 0",
-			},
-		},
-		{
-			migrations.Options{RefreshWindow: 8 * day, LateWindow: day},
-			"chunks of 1 day, late 24:00:00, refresh 192:00:00, retention ",
-			[]string{
-				"policy_compression events 168:00:00",
-				"policy_refresh_continuous_aggregate usage_15m 192:00:00 to 01:15:00 in batches of 0",
-			},
-		},
+		{migrations.Options{}, "chunks of 1 day, retention ", "policy_compression events 168:00:00"},
 	} {
 		up(t, conn, step.opt)
-		if diff := cmp.Diff(step.policies, column[string](t, conn, policies)); diff != "" {
+		if diff := cmp.Diff([]string{step.policy}, column[string](t, conn, policies)); diff != "" {
 			t.Errorf("policies of %+v (-want +got):\n%s", step.opt, diff)
 		}
 		if got := one[string](t, conn, others); got != step.others {
@@ -63,26 +44,14 @@ func TestUpAppliesSettings(t *testing.T) {
 	}
 }
 
-// Horizons out of order would lose sums or erase them, so nothing is touched.
-func TestUpRefusesHorizonsOutOfOrder(t *testing.T) {
+// What cannot be kept is refused before anything is made.
+func TestUpRefusesSettings(t *testing.T) {
 	t.Parallel()
-	db := schematest.Empty(t, migrations.Plain)
-	conn := connect(t, db)
+	conn := connect(t, schematest.Empty(t, migrations.Plain))
 	for name, opt := range map[string]migrations.Options{
-		"late as long as refresh":      {LateWindow: 45 * day, RefreshWindow: 45 * day},
-		"less than a day between":      {LateWindow: 30 * day, RefreshWindow: 30*day + 23*time.Hour},
-		"retention as long as refresh": {RefreshWindow: 45 * day, RawRetention: 45 * day},
-		"retention before late":        {RawRetention: 10 * day},
-	} {
-		opt.Log = quiet
-		if err := migrations.Up(t.Context(), conn, opt); !errors.Is(err, migrations.ErrHorizons) {
-			t.Errorf("%s: Up = %v, want ErrHorizons", name, err)
-		}
-	}
-	for name, opt := range map[string]migrations.Options{
-		"negative retention": {RawRetention: -day},
-		"negative window":    {LateWindow: -day},
-		"negative chunks":    {ChunkInterval: -day},
+		"retention too short": {RawRetention: 46*day - time.Hour},
+		"negative retention":  {RawRetention: -day},
+		"negative chunks":     {ChunkInterval: -day},
 	} {
 		opt.Log = quiet
 		if err := migrations.Up(t.Context(), conn, opt); err == nil {
@@ -92,6 +61,26 @@ func TestUpRefusesHorizonsOutOfOrder(t *testing.T) {
 	if n := one[int](t, conn, `select count(*) from pg_tables where schemaname = 'public'`); n != 0 {
 		t.Errorf("a refused Up made %d tables", n)
 	}
+}
+
+// Accounts cannot keep events for less time than events may be late, nor longer than the installation keeps them.
+func TestAccountRetentionIsChecked(t *testing.T) {
+	t.Parallel()
+	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
+		conn := connect(t, db)
+		up(t, conn, migrations.Options{RawRetention: 400 * day})
+		exec(t, conn, `insert into accounts (id, name) values ('00000000-0000-0000-0000-000000000001', 'test')`)
+		exec(t, conn, `insert into account_retention (account_id, retention_days, updated_at)
+			values ('00000000-0000-0000-0000-000000000001', 60, now())`)
+		for _, days := range []int{1, 45, 401} {
+			_, err := conn.Exec(t.Context(), `update account_retention set retention_days = $1`, days)
+			var pgErr *pgconn.PgError
+			if !errors.As(err, &pgErr) || pgErr.Code != "OL004" {
+				t.Errorf("%d days: %v, want OL004", days, err)
+			}
+		}
+		exec(t, conn, `update account_retention set retention_days = 46`)
+	})
 }
 
 // Tables outside of schema public would be found by nobody.

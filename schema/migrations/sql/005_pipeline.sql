@@ -31,11 +31,6 @@ create table dead_letters (
     primary key (topic, partition, "offset")
 );
 
-create table late_buckets (
-    bucket   timestamptz primary key check (date_bin('15 minutes', bucket, timestamptz '2000-01-01 00:00:00+00') = bucket),
-    noted_at timestamptz not null default now()
-);
-
 comment on table kafka_offsets is 'Where each partition stands. Moved by compare-and-set in the transaction that stores the events.';
 comment on column kafka_offsets.next_offset is 'Offset of the first record that is not stored yet.';
 comment on column kafka_offsets.complete_until is 'Every record received before this time is stored.';
@@ -43,5 +38,3 @@ comment on table event_keys is 'Events with an idempotency key seen lately; even
 comment on table dead_letters is 'Records that could not be stored, and why; the records themselves are in the dead-letter topic.';
 comment on column dead_letters.sqlstate is 'Null when the record was refused before the database saw it.';
 comment on column dead_letters.account_id is 'Null when the record could not be read.';
-comment on table late_buckets is 'Quarter hours that got events after they may have been materialised. A note is upserted with the events, and deleted once the aggregates hold them.';
-comment on column late_buckets.bucket is 'Start of the quarter hour of the events'' ts.';

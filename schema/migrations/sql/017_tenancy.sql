@@ -11,7 +11,7 @@ comment on function current_account() is 'The account that the transaction works
 
 create schema tenant;
 comment on schema tenant is 'Relations that row-level security cannot cover, cut down to the account of the transaction.';
-{{ range list "events" "usage_15m" "usage_hourly" "usage_daily" }}
+{{ range list "events" "usage_15m" "usage_hourly" "usage_daily" "usage_daily_agents" }}
 create view tenant.{{ . }} as select * from public.{{ . }} where account_id = current_account();
 {{ end }}
 {{ range list "users" "api_keys" "event_keys" "refresh_tokens" "session_shares" "audit_log" "spend" "budgets" "budget_resets" "budget_leases" "refused_events" }}

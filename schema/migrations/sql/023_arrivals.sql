@@ -59,14 +59,5 @@ create function fold_arrivals(from_minutes integer, to_minutes integer, before t
     select count(*) from moved;
     end;
 
--- What is usual is known at once where there are events already: of those stored so far the time of the call stands for the time
--- of arrival.
-insert into arrivals
-select account_id, bucket, 60, agent, provider, model, sum(events), sum(errors), sum(unpriced_events),
-    sum(input_tokens), sum(output_tokens), sum(cost_nano_usd), sum(latency_histogram)
-from usage_hourly
-where bucket >= now() - interval '70 days'
-group by 1, 2, 4, 5, 6;
-
 alter table arrivals enable row level security;
 create policy tenant on arrivals using (account_id = current_account() or current_user <> 'outlay_query');

@@ -32,7 +32,9 @@ comment on column intake.duplicates is 'Events whose idempotency key was stored 
 comment on column intake.difference is 'What became of nothing that is known: always 0, or something is wrong.';
 comment on column intake.first_ts is 'The least ts of the stored events, with last_ts where to look for them. Null where nothing was stored.';
 
-create function move_positions(of_topic text, partitions integer[], expected bigint[], next bigint[], records numeric) returns integer
+create function move_positions(
+    of_topic text, partitions integer[], expected bigint[], next bigint[], records numeric, events integer, summed numeric
+) returns integer
     language plpgsql as $$
 declare
     moved integer;
@@ -50,11 +52,14 @@ begin
     if passed is distinct from records then
         raise exception 'the batch passes % offsets and accounts for % records', passed, records using errcode = 'OL003';
     end if;
+    if summed is distinct from events then
+        raise exception 'the batch has % events and sums of %', events, summed using errcode = 'OL003';
+    end if;
     return moved;
 end
 $$;
 
-comment on function move_positions(text, integer[], bigint[], bigint[], numeric) is 'Moves partitions from expected to next, or raises OL001 and moves none. OL003: the records accounted for are not as many as the offsets.';
+comment on function move_positions(text, integer[], bigint[], bigint[], numeric, integer, numeric) is 'Moves partitions from expected to next, or raises OL001 and moves none. OL003: the records accounted for are not as many as the offsets, or the events that are summed not as many as those to be stored.';
 
 alter table intake enable row level security;
 create policy tenant on intake using (account_id = (select current_account()) or (select current_user <> 'outlay_query'));

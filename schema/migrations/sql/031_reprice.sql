@@ -125,7 +125,7 @@ comment on type corrected_event is 'An event that was repriced: by how much its 
 
 -- Gives events another cost, keeps the former one, and corrects all that is summed from them. It raises OL012, and so does
 -- nothing, unless every event is there and costs what the caller has read. some_implicit says that sessions were made for some of
--- them. Rows that processors write as well are locked as they lock them: arrivals, late_buckets, spend, each in the order of its key.
+-- them. Rows that processors write as well are locked as they lock them: arrivals, usage_15m, spend, each in the order of its key.
 create function correct_events(
     of_job uuid, of_account uuid, times timestamptz[], ids uuid[], partitions integer[], offsets bigint[],
     former_costs bigint[], former_sources text[], former_prices text[],
@@ -199,11 +199,17 @@ begin
     on conflict (account_id, bucket, minutes, agent, provider, model) do update set
         unpriced_events = a.unpriced_events + excluded.unpriced_events, cost_nano_usd = a.cost_nano_usd + excluded.cost_nano_usd;
 
-    insert into late_buckets (bucket, noted_at)
-    select date_bin('15 minutes', c.ts, epoch) as bucket, now() from unnest(corrected) as c
-    where date_bin('15 minutes', c.ts, epoch) < now() - interval '1 hour'
-    group by bucket order by bucket
-    on conflict (bucket) do update set noted_at = excluded.noted_at;
+    insert into usage_15m as u (bucket, account_id, agent, model, provider, events, errors, unpriced_events,
+        input_tokens, output_tokens, cache_read_tokens, cache_write_tokens, reasoning_tokens, cost_nano_usd,
+        latency_count, latency_sum_ms, latency_max_ms, latency_histogram, first_ts, last_ts)
+    select date_bin('15 minutes', c.ts, epoch) as bucket, of_account, c.agent, c.model, c.provider, 0, 0, sum(c.unpriced),
+        0, 0, 0, 0, 0, sum(c.change), 0, 0, null, 0, min(c.ts), max(c.ts)
+    from unnest(corrected) as c
+    group by bucket, c.agent, c.model, c.provider
+    having sum(c.change) <> 0 or sum(c.unpriced) <> 0
+    order by bucket, c.agent collate "C", c.provider collate "C", c.model collate "C"
+    on conflict (account_id, bucket, agent, model, provider) do update set
+        unpriced_events = u.unpriced_events + excluded.unpriced_events, cost_nano_usd = u.cost_nano_usd + excluded.cost_nano_usd;
 
     -- No cap is reset meanwhile. What a reset has taken out stays out, whatever it costs now.
     perform from budgets b

@@ -19,7 +19,7 @@ func TestBreakdownColumnIsReadBack(t *testing.T) {
 	t.Parallel()
 	packed := wire.AppendBreakdown(nil, &price.Quote{Rule: "equals m", Parts: price.Parts{price.Output: {Tokens: 2, RatePicoUSD: 1_000_000, CostNanoUSD: 2000}}})
 	const written = `[{"kind":"output","tokens":2,"rate_usd_per_mtok":1,"cost_usd":0.000002,"tier":"base","rule":"equals m"}]`
-	var c column
+	var c array
 	c.reset(pgtype.TextOID)
 	for _, b := range [][]byte{packed, nil, {0xff}, packed[:len(packed)-1], {0x0a, 4, 0x08, byte(price.Kinds) + 1, 0x10, 1}, []byte(`[ {"kind":"input"}]`), packed} {
 		c.breakdown(b)
@@ -48,7 +48,7 @@ func TestNumericColumnIsReadBack(t *testing.T) {
 			sum.Add(n)
 			sum.AddSum(sum)
 		}
-		var c column
+		var c array
 		c.reset(pgtype.NumericOID)
 		c.numeric(sum)
 		var got []pgtype.Numeric

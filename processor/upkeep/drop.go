@@ -1,4 +1,4 @@
-package migrations
+package upkeep
 
 import (
 	"context"
@@ -6,6 +6,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/migrations"
 )
 
 const selectExpired = `
@@ -21,11 +23,10 @@ delete from events where ctid = any (array(select ctid from events where ts < $1
 // timeout.
 const eventsAtOnce = 20_000
 
-// DropExpired drops the raw events that are past their retention: rows in the plain edition, whole chunks in the others. Where sums
-// outlive their events nothing is dropped that the aggregates do not hold yet, however long they stand still. It is meant to be
-// called hourly or so, and returns the number of chunks or rows.
+// DropExpired drops the events that are past their retention: rows in the plain edition, whole chunks in the others. Their sums
+// stay. It returns the number of chunks or rows.
 func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error) {
-	var edition Edition
+	var edition migrations.Edition
 	var expire bool
 	var before time.Time
 	if err := conn.QueryRow(ctx, selectExpired, now).Scan(&edition, &expire, &before); err != nil {
@@ -34,12 +35,7 @@ func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error
 	if !expire {
 		return 0, nil
 	}
-	limit, err := expiryLimit(ctx, conn, now)
-	if err != nil {
-		return 0, err
-	}
-	before = earlier(before, limit)
-	if edition == Plain {
+	if edition == migrations.Plain {
 		return deleteBefore(ctx, conn, before)
 	}
 	tag, err := conn.Exec(ctx, dropChunks, before)
@@ -60,4 +56,13 @@ func deleteBefore(ctx context.Context, conn *pgx.Conn, before time.Time) (delete
 			return deleted, nil
 		}
 	}
+}
+
+// dropExpired is DropExpired as a task.
+func (u *Upkeep) dropExpired(ctx context.Context, conn *pgx.Conn) error {
+	n, err := DropExpired(ctx, conn, u.now())
+	if n > 0 {
+		u.log.InfoContext(ctx, "expired events dropped", "dropped", n)
+	}
+	return err
 }

@@ -10,13 +10,12 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
-// wrongSums counts the rows of a usage relation that are not the sums of its events, in
-// every measure. What a note says is still to be computed is passed over.
+// wrongSums counts the rows of usage_15m that are not the sums of their events, in every measure.
 const wrongSums = `
 WITH kept AS (
   SELECT bucket, account_id, agent, model, provider, events::numeric, errors::numeric, unpriced_events::numeric, input_tokens,
@@ -33,7 +32,7 @@ WITH kept AS (
 ), wrong AS (
   (SELECT * FROM kept EXCEPT ALL SELECT * FROM counted) UNION ALL (SELECT * FROM counted EXCEPT ALL SELECT * FROM kept)
 )
-SELECT count(*) FROM wrong WHERE bucket NOT IN (SELECT bucket FROM late_buckets)`
+SELECT count(*) FROM wrong`
 
 func wrong(t *testing.T, db *schematest.DB) (n int) {
 	t.Helper()
@@ -43,10 +42,9 @@ func wrong(t *testing.T, db *schematest.DB) (n int) {
 	return n
 }
 
-// What is read of the last hours is the sum of the events at any moment, in every
-// measure: while two processors store events of these hours and late ones, while
-// aggregates are refreshed, and while live sums are deleted that those hold.
-func TestLiveSumsAreThoseOfTheEvents(t *testing.T) {
+// Quarter hours are the sums of their events at any moment, in every measure, while two processors store events of the last hours
+// and late ones and the rollups are refreshed.
+func TestSumsAreThoseOfTheEvents(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		if _, err := timescale.NewPositions(db.Pool, topic).Next(t.Context(), []int32{0, 1}); err != nil {
@@ -82,19 +80,9 @@ func TestLiveSumsAreThoseOfTheEvents(t *testing.T) {
 			})
 		}
 		until(func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := migrations.RefreshLate(ctx, conn, time.Now())
+			_, err := upkeep.RefreshRollups(ctx, conn, time.Now())
 			return err
 		})
-		until(func(ctx context.Context, conn *pgx.Conn) error {
-			_, err := migrations.PruneLive(ctx, conn)
-			return err
-		})
-		for range 2 {
-			until(func(ctx context.Context, conn *pgx.Conn) error {
-				_, err := conn.Exec(ctx, `SELECT fold_usage_live(700)`)
-				return err
-			})
-		}
 		until(func(ctx context.Context, conn *pgx.Conn) error {
 			// The snapshot comes before the plan: a plan made just before a chunk was would not read
 			// it, and a later snapshot sees the sums that were stored with it.
@@ -112,19 +100,6 @@ func TestLiveSumsAreThoseOfTheEvents(t *testing.T) {
 		}
 		if n := wrong(t, db); n > 0 {
 			t.Errorf("%d sums differ from their events", n)
-		}
-		if _, err := db.Pool.Exec(t.Context(), `SELECT fold_usage_live(1000000)`); err != nil {
-			t.Fatal(err)
-		}
-		if n := wrong(t, db); n > 0 {
-			t.Errorf("%d sums differ from their events when all are folded", n)
-		}
-		var rows, parts int
-		if err := db.Pool.QueryRow(t.Context(), `SELECT (SELECT count(*) FROM usage_live), (SELECT count(*) FROM usage_live_parts)`).Scan(&rows, &parts); err != nil {
-			t.Fatal(err)
-		}
-		if kept := rows > 0; kept != (db.Edition == migrations.Community) || parts > 0 {
-			t.Errorf("%d live sums are kept, and %d parts of them", rows, parts)
 		}
 	})
 }

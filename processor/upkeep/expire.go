@@ -1,4 +1,4 @@
-package migrations
+package upkeep
 
 import (
 	"context"
@@ -29,20 +29,15 @@ func (e *Expired) add(other Expired) {
 // ExpireAccounts deletes what is past the retention of each account: events day by day, where the account's own retention is
 // shorter than the installation's, and what would outlive them. It is meant to be called hourly or so, by any number of
 // processors: one of them works, the others return at once. What it did before an error stays done.
-//
-// Sums outlive their events in the community edition only, and there nothing is deleted that the aggregates do not hold yet.
+// Sums outlive their events.
 func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Expired, err error) {
-	locked, err := tryLock(ctx, conn, advisory.ExpireAccounts)
-	if err != nil || !locked {
+	release, err := advisory.TryLock(ctx, conn, advisory.ExpireAccounts)
+	if err != nil || release == nil {
 		return all, err
 	}
-	defer freeLock(ctx, conn, advisory.ExpireAccounts)
+	defer release()
 
-	limit, err := expiryLimit(ctx, conn, now)
-	if err != nil {
-		return all, err
-	}
-	rows, _ := conn.Query(ctx, selectExpiries, now, limit)
+	rows, _ := conn.Query(ctx, selectExpiries, now)
 	expiries, err := pgx.CollectRows(rows, pgx.RowToStructByName[expiry])
 	if err != nil {
 		return all, fmt.Errorf("read the retention of accounts: %w", err)
@@ -57,30 +52,6 @@ func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Exp
 	return all, nil
 }
 
-// expiryLimit is the time before which sums need no events any more, whatever was refreshed and whatever was not.
-func expiryLimit(ctx context.Context, conn *pgx.Conn, now time.Time) (time.Time, error) {
-	edition, err := editionKept(ctx, conn)
-	if err != nil || edition != Community {
-		return now, err
-	}
-	limit := now
-	for _, l := range levels() {
-		if !l.raw {
-			continue
-		}
-		if limit, err = l.watermark(ctx, conn); err != nil {
-			return now, err
-		}
-	}
-	if err := conn.QueryRow(ctx, selectOldestNote, limit).Scan(&limit); err != nil {
-		return now, fmt.Errorf("read the notes of late buckets: %w", err)
-	}
-	return limit, nil
-}
-
-// What waits to be computed again needs its events until then.
-const selectOldestNote = `select least($1, min(bucket)) from late_buckets`
-
 // expiry is the time before which nothing of an account is kept: all of it, and of that the events that are deleted by
 // row. Both are the start of a day.
 type expiry struct {
@@ -91,8 +62,7 @@ type expiry struct {
 
 const selectExpiries = `
 select a.id as account_id, r.retention_days is not null as own,
-       date_bin('1 day', least($2, $1::timestamptz - least(s.raw_retention,
-           case when r.retention_days is not null then greatest(make_interval(days => r.retention_days), s.refresh_window + interval '1 day') end)),
+       date_bin('1 day', $1::timestamptz - least(s.raw_retention, make_interval(days => r.retention_days)),
            timestamptz '2000-01-01 00:00:00+00') as before
 from accounts a cross join schema_settings s left join account_retention r on r.account_id = a.id and r.retention_days is not null
 where s.raw_retention is not null or r.retention_days is not null
@@ -126,8 +96,8 @@ func (x *expiry) expire(ctx context.Context, conn *pgx.Conn) (done Expired, err 
 
 const selectOldest = `select min(ts) from events where account_id = $1 and ts < $2`
 
-// noteDeleted comes before the rows go, so that there is no time at which a refresh could believe that they are there.
-const noteDeleted = `update account_retention set deleted_before = greatest(deleted_before, $2) where account_id = $1`
+// recordDeleted comes before the rows go, so that no reader takes what is left for all there was.
+const recordDeleted = `update account_retention set deleted_before = greatest(deleted_before, $2) where account_id = $1`
 
 const deleteOneDay = `delete from events where account_id = $1 and ts >= $2 and ts < $3`
 
@@ -135,9 +105,8 @@ const deleteOneDay = `delete from events where account_id = $1 and ts >= $2 and 
 const liftColumnstoreLimit = `set local timescaledb.max_tuples_decompressed_per_dml_transaction = 0`
 
 func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int64, err error) {
-	noted, err := x.note(ctx, conn)
-	if err != nil || !noted {
-		return 0, err
+	if _, err := conn.Exec(ctx, recordDeleted, x.AccountID, x.Before); err != nil {
+		return 0, fmt.Errorf("record what is deleted: %w", err)
 	}
 	for {
 		var oldest *time.Time
@@ -148,7 +117,7 @@ func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int6
 			return deleted, nil
 		}
 		from := oldest.UTC().Truncate(day)
-		to := earlier(from.Add(day), x.Before)
+		to := from.Add(day) // At most x.Before: both are the start of a day.
 		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, liftColumnstoreLimit); err != nil {
 				return err
@@ -161,33 +130,6 @@ func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int6
 			return deleted, fmt.Errorf("delete events of %v: %w", from, err)
 		}
 	}
-}
-
-// note notes what is deleted while nobody refreshes: who refreshes later knows it, and nobody goes on with what was known before.
-// It returns false when the lock stays taken; then the next run is to do it.
-func (x *expiry) note(ctx context.Context, conn *pgx.Conn) (bool, error) {
-	for deadline := time.Now().Add(catchUpTimeout); ; {
-		locked, err := tryLock(ctx, conn, advisory.RefreshRollups)
-		if err != nil {
-			return false, err
-		}
-		if locked {
-			break
-		}
-		if time.Now().After(deadline) {
-			return false, nil
-		}
-		select {
-		case <-ctx.Done():
-			return false, fmt.Errorf("wait for a refresh: %w", ctx.Err())
-		case <-time.After(lockPoll):
-		}
-	}
-	defer freeLock(ctx, conn, advisory.RefreshRollups)
-	if _, err := conn.Exec(ctx, noteDeleted, x.AccountID, x.Before); err != nil {
-		return false, fmt.Errorf("note what is deleted: %w", err)
-	}
-	return true, nil
 }
 
 // A session that still gets events stays, whatever its sums are of.
@@ -207,3 +149,18 @@ where account_id = $1
 const deleteExpiredLetters = `delete from dead_letters where account_id = $1 and received_at < $2`
 
 const deleteExpiredRevisions = `delete from event_revisions where account_id = $1 and ts < $2`
+
+// expireAccounts is ExpireAccounts as a task.
+func (u *Upkeep) expireAccounts(ctx context.Context, conn *pgx.Conn) error {
+	done, err := ExpireAccounts(ctx, conn, u.now())
+	u.expired.WithLabelValues("events").Add(float64(done.Events))
+	u.expired.WithLabelValues("sessions").Add(float64(done.Sessions))
+	u.expired.WithLabelValues("share_links").Add(float64(done.Shares))
+	u.expired.WithLabelValues("dead_letters").Add(float64(done.DeadLetters))
+	u.expired.WithLabelValues("revisions").Add(float64(done.Revisions))
+	if done != (Expired{}) {
+		u.log.InfoContext(ctx, "retention of accounts kept", "events", done.Events, "sessions", done.Sessions,
+			"share_links", done.Shares, "dead_letters", done.DeadLetters, "revisions", done.Revisions)
+	}
+	return err
+}

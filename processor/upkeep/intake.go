@@ -1,4 +1,4 @@
-package processor
+package upkeep
 
 import (
 	"context"
@@ -11,11 +11,11 @@ const sumDifferences = `SELECT coalesce(sum(abs(difference)), 0)::bigint FROM in
 
 // checkIntake measures how many records were taken from Kafka of which nothing is
 // known: not stored, no duplicate, not put aside.
-func (p *Processor) checkIntake(ctx context.Context, conn *pgx.Conn) error {
+func (u *Upkeep) checkIntake(ctx context.Context, conn *pgx.Conn) error {
 	var difference int64
 	if err := conn.QueryRow(ctx, sumDifferences).Scan(&difference); err != nil {
 		return fmt.Errorf("compare intake with what became of it: %w", err)
 	}
-	p.metrics.difference.Set(float64(difference))
+	u.difference.Set(float64(difference))
 	return nil
 }

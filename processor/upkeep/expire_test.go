@@ -1,15 +1,12 @@
-package migrations_test
+package upkeep
 
 import (
-	"context"
-	"errors"
 	"fmt"
 	"testing"
 	"time"
 
 	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5"
-	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/schema/migrations"
 	"github.com/outlayhq/outlay/schema/schematest"
@@ -27,9 +24,9 @@ func keepFor(t *testing.T, conn *pgx.Conn, days int) {
 	exec(t, conn, `insert into account_retention (account_id, retention_days, updated_at) values ($1, $2, now())`, accountID(1), days)
 }
 
-func expire(t *testing.T, conn *pgx.Conn) migrations.Expired {
+func expire(t *testing.T, conn *pgx.Conn) Expired {
 	t.Helper()
-	done, err := migrations.ExpireAccounts(t.Context(), conn, time.Now())
+	done, err := ExpireAccounts(t.Context(), conn, time.Now())
 	if err != nil {
 		t.Fatal(err)
 	}
@@ -49,21 +46,15 @@ func fewDays(n, days int) []testEvent {
 
 const countOlder = `select count(*) from events where account_id = $1 and ts < now() - make_interval(days => $2)`
 
-// The events of one account go and those of others stay, from the columnstore too. Sums stay where there are aggregates: by
-// itself, with the policies that run after it, and when an event comes in for the time that was deleted.
+// The events of one account go and those of others stay, from the columnstore too. The sums of all stay.
 func TestAccountRetentionDeletesEventsAndKeepsTheSums(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := still(t, db)
+		conn := connect(t, db)
 		keepFor(t, conn, 60)
-		insert(t, conn, fewDays(1, 100)...)
-		insert(t, conn, fewDays(2, 100)...)
-		community := db.Edition == migrations.Community
-		if community {
-			for _, view := range []string{"usage_15m", "usage_hourly", "usage_daily", "usage_daily_agents"} { // As their policies did at the time.
-				exec(t, conn, `call refresh_continuous_aggregate(('aggregates.' || $1)::regclass, null, now() - interval '75 minutes')`, view)
-			}
-			settleAll(t, conn)
+		insert(t, db, fewDays(1, 100)...)
+		insert(t, db, fewDays(2, 100)...)
+		if db.Edition == migrations.Community {
 			exec(t, conn, `select compress_chunk(c) from show_chunks('events', older_than => interval '20 days') c`)
 		}
 		want := usage(t, conn)
@@ -79,105 +70,15 @@ func TestAccountRetentionDeletesEventsAndKeepsTheSums(t *testing.T) {
 		if n := one[int](t, conn, `select count(*) from events where account_id = $1 and ts > now() - interval '59 days'`, accountID(1)); n != 59 {
 			t.Errorf("%d events of the last 59 days left, want all", n)
 		}
-		if again := expire(t, conn); again != (migrations.Expired{}) {
+		if again := expire(t, conn); again != (Expired{}) {
 			t.Errorf("a second run deleted %+v", again)
-		}
-		if !community {
-			return
 		}
 		if diff := cmp.Diff(want, usage(t, conn)); diff != "" {
 			t.Errorf("sums changed:\n%.2000s", diff)
 		}
-		insert(t, conn, event(time.Now().Add(-80*day)))
-		refreshLate(t, conn)
-		materialize(t, conn, migrations.Community)
-		up(t, conn, migrations.Options{})
+		refresh(t, conn)
 		if diff := cmp.Diff(want, usage(t, conn)); diff != "" {
-			t.Errorf("policies, a late event and migrate changed sums:\n%.2000s", diff)
-		}
-	})
-}
-
-// What no aggregate holds yet is not deleted, however old it is.
-func TestAccountRetentionWaitsForTheAggregates(t *testing.T) {
-	t.Parallel()
-	conn := still(t, schematest.DatabaseOf(t, migrations.Community))
-	keepFor(t, conn, 60)
-	insert(t, conn, fewDays(1, 100)...)
-	exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '80 days')`)
-	want := usage(t, conn)
-	if expire(t, conn); one[int](t, conn, countOlder, accountID(1), 60) < 39 {
-		t.Error("events were deleted that a note of a late bucket waits for")
-	}
-	exec(t, conn, `delete from late_buckets`)
-	expire(t, conn)
-	if diff := cmp.Diff(want, usage(t, conn)); diff != "" {
-		t.Errorf("sums changed:\n%.2000s", diff)
-	}
-	if n := one[int](t, conn, countOlder, accountID(1), 82); n != 0 {
-		t.Errorf("%d events left that the aggregates hold", n)
-	}
-	if n := one[int](t, conn, countOlder, accountID(1), 60); n < 19 {
-		t.Errorf("%d events left that no aggregate holds, want all", n)
-	}
-}
-
-// A refresh that began before knows nothing of what is deleted: it is waited for.
-func TestAccountRetentionWaitsForARefresh(t *testing.T) {
-	t.Parallel()
-	db := schematest.Database(t)
-	conn, refresher, waiting := still(t, db), connect(t, db), connect(t, db)
-	keepFor(t, conn, 60)
-	insert(t, conn, fewDays(1, 100)...)
-	if db.Edition == migrations.Community {
-		exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '75 minutes')`)
-	}
-	exec(t, conn, `delete from late_buckets`)
-	exec(t, refresher, `select pg_advisory_lock($1)`, migrations.RefreshLock)
-	ctx, cancel := context.WithTimeout(t.Context(), time.Second)
-	defer cancel()
-	if done, err := migrations.ExpireAccounts(ctx, waiting, time.Now()); err == nil || done.Events != 0 {
-		t.Errorf("during a refresh: %+v, %v, want it to wait", done, err)
-	}
-	waiting.Close(t.Context())
-	exec(t, refresher, `select pg_advisory_unlock($1)`, migrations.RefreshLock)
-	if done := expire(t, conn); done.Events == 0 {
-		t.Error("nothing was deleted after the refresh")
-	}
-}
-
-// A retention that a refresh would reach into is refused, and so is a refresh window that reaches into a retention, or into
-// what one has deleted.
-func TestRetentionAndRefreshKeepApart(t *testing.T) {
-	t.Parallel()
-	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := still(t, db)
-		up(t, conn, migrations.Options{RawRetention: 400 * day})
-		keepFor(t, conn, 60)
-		for _, days := range []int{1, 45, 401} {
-			_, err := conn.Exec(t.Context(), `update account_retention set retention_days = $1`, days)
-			var pgErr *pgconn.PgError
-			if !errors.As(err, &pgErr) || pgErr.Code != "OL004" {
-				t.Errorf("%d days: %v, want OL004", days, err)
-			}
-		}
-		exec(t, conn, `update account_retention set retention_days = 46`)
-		exec(t, conn, `update account_retention set retention_days = 60`)
-		window := func(days int) error {
-			return migrations.Up(t.Context(), conn, migrations.Options{RefreshWindow: time.Duration(days) * day, RawRetention: 400 * day, Log: quiet})
-		}
-		if err := window(60); !errors.Is(err, migrations.ErrHorizons) {
-			t.Errorf("a window of 60 days: %v, want ErrHorizons", err)
-		}
-		if err := window(59); err != nil {
-			t.Errorf("a window of 59 days: %v", err)
-		}
-		exec(t, conn, `update account_retention set retention_days = null, deleted_before = now() - interval '70 days'`)
-		if err := window(71); !errors.Is(err, migrations.ErrHorizons) {
-			t.Errorf("a window over what was deleted: %v, want ErrHorizons", err)
-		}
-		if err := window(69); err != nil {
-			t.Errorf("a window of 69 days: %v", err)
+			t.Errorf("a refresh changed sums:\n%.2000s", diff)
 		}
 	})
 }
@@ -187,7 +88,7 @@ func TestRetentionAndRefreshKeepApart(t *testing.T) {
 func TestNothingOutlivesItsEvents(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		conn := still(t, db)
+		conn := connect(t, db)
 		keepFor(t, conn, 60)
 		const makeSession = `
 			insert into sessions (account_id, session_id, agents, users, events, errors, input_tokens, output_tokens, cost_nano_usd, started_at, ended_at)
@@ -207,12 +108,6 @@ func TestNothingOutlivesItsEvents(t *testing.T) {
 				select 't', $1, d, 'r', $2, now() - make_interval(days => d) from unnest(array[59, 62]) d`, account, accountID(account))
 			exec(t, conn, `insert into event_revisions (account_id, event_id, ts, job_id, cost_nano_usd, cost_source)
 				select $1, gen_random_uuid(), now() - make_interval(days => d), gen_random_uuid(), d, 'calculated' from unnest(array[59, 62]) d`, accountID(account))
-		}
-		if db.Edition == migrations.Community {
-			exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '2 hours')`)
-			insert(t, conn, event(time.Now().Add(-3*time.Hour)))
-			exec(t, conn, `call refresh_continuous_aggregate('aggregates.usage_15m', null, now() - interval '75 minutes')`)
-			exec(t, conn, `delete from late_buckets`)
 		}
 		check := func(what string, account int, want []string) {
 			t.Helper()

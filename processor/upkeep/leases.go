@@ -1,4 +1,4 @@
-package processor
+package upkeep
 
 import (
 	"context"
@@ -8,25 +8,26 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/twmb/franz-go/pkg/kadm"
+	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/schema"
 )
 
-// upkeepLeases takes back what can be taken back of the shares of caps.
-func (p *Processor) upkeepLeases(ctx context.Context, conn *pgx.Conn) error {
-	if err := p.dropSettled(ctx, conn); err != nil {
+// releaseLeases gives what leases hold back to their caps, once nothing can be on its way under them.
+func (u *Upkeep) releaseLeases(ctx context.Context, conn *pgx.Conn, kafka *kgo.Client) error {
+	if err := u.dropEmpty(ctx, conn); err != nil {
 		return err
 	}
-	if err := p.setBarriers(ctx, conn); err != nil {
+	if err := u.setBarriers(ctx, conn, kafka); err != nil {
 		return err
 	}
-	return p.dropPassed(ctx, conn)
+	return u.dropPassed(ctx, conn)
 }
 
 // A closed lease that holds nothing has nothing on its way. So does one of a
 // period that ended an hour ago, or of a replica that is long dead, if it holds
 // nothing.
-const selectSettled = `
+const selectEmpty = `
 SELECT l.lease_id FROM budget_leases l
 WHERE l.granted_nano_usd - l.returned_nano_usd - l.used_nano_usd <= 0
   AND (l.closed_at IS NOT NULL
@@ -35,11 +36,11 @@ LIMIT 10000`
 
 const dropLeases = `SELECT drop_leases($1)`
 
-func (p *Processor) dropSettled(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectSettled, p.times.DeadAfter)
+func (u *Upkeep) dropEmpty(ctx context.Context, conn *pgx.Conn) error {
+	rows, _ := conn.Query(ctx, selectEmpty, u.Times.DeadAfter)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
 	if err != nil {
-		return fmt.Errorf("find settled leases: %w", err)
+		return fmt.Errorf("find empty leases: %w", err)
 	}
 	return drop(ctx, conn, ids)
 }
@@ -66,8 +67,8 @@ const setBarrier = `UPDATE budget_leases SET barrier = $2 WHERE lease_id = ANY($
 
 // setBarriers notes for leases that have ended where Kafka's log ends now: what
 // of them was acknowledged to a client stands before that.
-func (p *Processor) setBarriers(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectEnded, p.times.DeadAfter)
+func (u *Upkeep) setBarriers(ctx context.Context, conn *pgx.Conn, kafka *kgo.Client) error {
+	rows, _ := conn.Query(ctx, selectEnded, u.Times.DeadAfter)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
 	if err != nil {
 		return fmt.Errorf("find ended leases: %w", err)
@@ -76,7 +77,7 @@ func (p *Processor) setBarriers(ctx context.Context, conn *pgx.Conn) error {
 		return nil
 	}
 	// The ends are asked for after the leases were found, never before.
-	ends, err := kadm.NewClient(p.letters.client).ListEndOffsets(ctx, p.topic)
+	ends, err := kadm.NewClient(kafka).ListEndOffsets(ctx, u.Topic)
 	if err == nil {
 		err = ends.Error()
 	}
@@ -105,8 +106,8 @@ LIMIT 10000`
 
 // dropPassed drops the leases whose barrier the processors have passed: what was
 // on its way is stored, and the rest of the money is free again. What comes later is refused.
-func (p *Processor) dropPassed(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectPassed, p.topic)
+func (u *Upkeep) dropPassed(ctx context.Context, conn *pgx.Conn) error {
+	rows, _ := conn.Query(ctx, selectPassed, u.Topic)
 	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
 	if err != nil {
 		return fmt.Errorf("find passed leases: %w", err)

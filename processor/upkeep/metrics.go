@@ -1,0 +1,56 @@
+package upkeep
+
+import (
+	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
+)
+
+type metrics struct {
+	deleted, folded, expired, taskErrors *prometheus.CounterVec
+	foldedSessions                       prometheus.Counter
+	refreshed, difference                prometheus.Gauge
+}
+
+func newMetrics(r prometheus.Registerer) metrics {
+	f := promauto.With(r)
+	m := metrics{
+		deleted: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_deleted_rows_total",
+			Help: "Rows deleted because nobody needs them any more, by table.",
+		}, []string{"table"}),
+		folded: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_folded_rows_total",
+			Help: "Rows of old sums folded into coarser ones, by table.",
+		}, []string{"table"}),
+		expired: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_expired_total",
+			Help: "Rows deleted because they were past the retention of their account, by kind. Chunks that are dropped whole are not counted.",
+		}, []string{"kind"}),
+		taskErrors: f.NewCounterVec(prometheus.CounterOpts{
+			Name: "outlay_processor_task_errors_total",
+			Help: "Runs of a periodic task that failed, by task.",
+		}, []string{"task"}),
+		foldedSessions: f.NewCounter(prometheus.CounterOpts{
+			Name: "outlay_processor_session_parts_folded_total",
+			Help: "Parts of sessions, one for each session of a batch, that were moved into the list of sessions.",
+		}),
+		refreshed: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_rollups_refreshed_timestamp_seconds",
+			Help: "When the last complete refresh of the hourly and daily sums began, in Unix time. Late events that were stored before show in them.",
+		}),
+		difference: f.NewGauge(prometheus.GaugeOpts{
+			Name: "outlay_processor_intake_difference_records",
+			Help: "Records taken from Kafka that were neither stored nor recognised as duplicates nor put aside. Always 0, or something is wrong.",
+		}),
+	}
+	for _, r := range rules {
+		m.deleted.WithLabelValues(r.table)
+	}
+	for _, table := range []string{"arrivals", "refused_events", "spend"} {
+		m.folded.WithLabelValues(table)
+	}
+	for _, kind := range []string{"events", "sessions", "share_links", "dead_letters", "revisions"} {
+		m.expired.WithLabelValues(kind)
+	}
+	return m
+}
