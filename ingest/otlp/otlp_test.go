@@ -310,9 +310,9 @@ func TestReadTimes(t *testing.T) {
 		latency    int64
 	}{
 		"usual":             {1_000_000_000, 1_001_499_999, time.Unix(1, 0).UTC(), 1},
-		"rounded up":        {1_000_000_000, 1_001_500_000, time.Unix(1, 0).UTC(), 2},
 		"none":              {0, 5, time.Time{}, schema.NoLatency},
 		"not ended":         {1_000_000_000, 0, time.Unix(1, 0).UTC(), schema.NoLatency},
+		"for centuries":     {1_000_000_000, 1<<64 - 1, time.Unix(1, 0).UTC(), 18446744072710},
 		"ends before start": {2_000_000_000, 1_000_000_000, time.Unix(2, 0).UTC(), schema.NoLatency},
 	} {
 		s := spanOf(1, usageOf("chat", 1, 1))

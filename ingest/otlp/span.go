@@ -136,7 +136,10 @@ func (s *span) times(c *Call) {
 	}
 	c.Start = time.Unix(0, int64(s.start)).UTC()
 	if s.end >= s.start {
-		c.LatencyMS = time.Duration(s.end - s.start).Round(time.Millisecond).Milliseconds()
+		// Not as a time.Duration, which ends at 292 years: a longer one is refused like any latency that is too large.
+		const millisecond = uint64(time.Millisecond)
+		nanoseconds := s.end - s.start
+		c.LatencyMS = int64(nanoseconds/millisecond + nanoseconds%millisecond/(millisecond/2))
 	}
 }
 
