@@ -68,7 +68,7 @@ func TestImagesArePinned(t *testing.T) {
 	}
 	language := regexp.MustCompile(`(?m)^go (\d+\.\d+)`).FindStringSubmatch(readText(t, "go.mod"))
 	if builder := stages[0][1]; language == nil || !strings.HasPrefix(builder, "golang:"+language[1]+".") {
-		t.Errorf("the builder is %s, go.mod says %v", builder, language)
+		t.Errorf("the builder is %s, go.mod states %v", builder, language)
 	}
 }
 

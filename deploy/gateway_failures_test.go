@@ -80,7 +80,7 @@ func TestGatewayFollowsReplicas(t *testing.T) {
 	s.waitFor(t, "127.0.0.12", "127.0.0.13")
 }
 
-// Checks that fail everywhere do not close the service: ingest goes on without its database whatever its readiness says.
+// Checks that fail everywhere do not close the service: ingest goes on without its database whatever its readiness states.
 func TestGatewayTriesUnreadyReplicasWhenNoneIsReady(t *testing.T) {
 	t.Parallel()
 	s := startStack(t)

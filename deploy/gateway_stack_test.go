@@ -110,7 +110,7 @@ func reservePort(t *testing.T) string {
 	return port
 }
 
-// eventually asks until ok says yes; the gateway learns of replicas within seconds.
+// eventually asks until ok returns true; the gateway learns of replicas within seconds.
 func eventually(t *testing.T, what string, ok func() bool) {
 	t.Helper()
 	tick := time.NewTicker(20 * time.Millisecond)

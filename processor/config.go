@@ -10,7 +10,7 @@ import (
 	"github.com/outlayhq/outlay/schema/budget"
 )
 
-// Config says how the processor reads.
+// Config sets how the processor reads from Kafka.
 type Config struct {
 	// Group is the consumer group that shares the partitions out.
 	Group string `name:"group" default:"outlay-processor" help:"Kafka consumer group that the processors share."`

@@ -18,7 +18,7 @@ type batch []item
 type item struct {
 	timescale.Item
 	record *kgo.Record
-	// copied says that the dead-letter topic has the record.
+	// copied is set once the dead-letter topic has the record.
 	copied bool
 }
 

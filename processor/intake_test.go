@@ -11,8 +11,8 @@ import (
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
-// intake is what the table says of all accounts and hours. Found are the events, counted one by
-// one where the table says that they are.
+// intake is what the table states of all accounts and hours. Found are the events, counted one by
+// one where the table has them.
 type intake struct {
 	Accepted, Stored, Duplicates, Dead, Different, Found, Elsewhere int64
 }

@@ -74,7 +74,7 @@ func TestAcceptedIsStorable(t *testing.T) {
 	t.Logf("of %d bodies %d were accepted, of %d spans %d; %d events stored", n, fromBodies, n, fromSpans, stored)
 }
 
-// store saves a part of the events and, when the database refuses it, says which one.
+// store saves a part of the events and, when the database refuses it, states which one.
 func store(t *testing.T, sink *timescale.Sink, events []schema.Event, first, next int) {
 	t.Helper()
 	items := make([]timescale.Item, 0, next-first)

@@ -18,13 +18,13 @@ import (
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
-// fullAlerts says that alerts are tested in real time: a stream of ten cents a second,
+// fullAlerts means that alerts are tested in real time: a stream of ten cents a second,
 // and a window that is waited for. Otherwise ten times as much is sent, and what is
 // stored is made older than it is.
 func fullAlerts() bool { return os.Getenv("OUTLAY_E2E_ALERTS") == "full" }
 
 // alerted is an installation with two processors, a rule on five dollars in five
-// minutes, and a receiver that is told.
+// minutes, and a receiver that is notified.
 type alerted struct {
 	*installation
 	conn       *pgx.Conn
@@ -132,7 +132,7 @@ func awaitFor(t *testing.T, what string, most time.Duration, done func() bool) {
 	}
 }
 
-// leader is the processor whose log says last that it checks the rules.
+// leader is the processor that logged last that it checks the rules.
 func (a *alerted) leader() *running {
 	for _, p := range a.processors {
 		text, err := os.ReadFile(p.log)
@@ -202,7 +202,7 @@ func (a *alerted) passes(t *testing.T) {
 	}
 }
 
-// A rule fires and is told once, and once when it ends, at full size within a minute of
+// A rule fires and is notified once, and once when it ends, at full size within a minute of
 // the crossing, with two processors of which the one that checks is killed between the crossing and
 // the message, or between two tries to send it, and a receiver that fails three times.
 func TestAlertFiresOnceAndResolvesOnce(t *testing.T) {
@@ -224,7 +224,7 @@ func TestAlertFiresOnceAndResolvesOnce(t *testing.T) {
 			began, taken := a.receiver.first("alert.firing")
 			t.Logf("fired %v after the crossing, taken at the fourth try %v after it", began.Sub(crossed).Round(time.Millisecond), taken.Sub(crossed).Round(time.Millisecond))
 			if fullAlerts() && taken.Sub(crossed) > time.Minute {
-				t.Errorf("told %v after the crossing, want at most a minute", taken.Sub(crossed))
+				t.Errorf("notified %v after the crossing, want at most a minute", taken.Sub(crossed))
 			}
 			for range 5 { // It goes on for a while.
 				a.send(t)

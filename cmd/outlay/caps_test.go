@@ -36,7 +36,7 @@ func capSeconds() int {
 	return 6
 }
 
-// capFull says that the tests of caps run at full size: one after the other, because
+// capFull means that the tests of caps run at full size: one after the other, because
 // each needs the whole machine, and until even the leases of the dead are back.
 func capFull() bool { return capSeconds() >= 60 }
 

@@ -108,7 +108,7 @@ func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 	r.rollups(ctx, conn)
 	different, err := scalar(ctx, conn, `SELECT coalesce(sum(abs(difference)), 0)::bigint FROM intake WHERE difference <> 0`)
 	if err == nil && different != 0 {
-		err = fmt.Errorf("of %d records taken from Kafka nothing is known: GET /v1/integrity says of which hours", different)
+		err = fmt.Errorf("%d records taken from Kafka are not accounted for: GET /v1/integrity lists their hours", different)
 	}
 	r.note("intake", "everything taken from Kafka is stored, a duplicate or put aside", err)
 	dead, err := scalar(ctx, conn, `SELECT count(*) FROM dead_letters`)
@@ -177,7 +177,7 @@ func (r *checkReport) kafka(ctx context.Context, client *kgo.Client, conn *pgx.C
 	r.note("lag", fmt.Sprintf("%d events are in Kafka and not stored yet", lag), err)
 }
 
-// storedLag fails while a partition cannot say where it ends, as one does that takes no writes.
+// storedLag fails while the end of a partition is not known, as for one that takes no writes.
 func (r *checkReport) storedLag(ctx context.Context, conn *pgx.Conn, admin *kadm.Client) (lag int64, err error) {
 	ends, err := admin.ListEndOffsets(ctx, r.topics.Topic)
 	if err = errors.Join(err, ends.Error()); err != nil {

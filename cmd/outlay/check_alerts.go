@@ -30,10 +30,10 @@ const (
 
 var (
 	errNoLeader = errors.New("no processor checks the alert rules")
-	errUnjudged = errors.New("some alert rule has not been checked for more than 7 minutes")
+	errUnchecked = errors.New("some alert rule has not been checked for more than 7 minutes")
 )
 
-// alerting says whether rules are checked and messages are sent.
+// alerting notes whether rules are evaluated and messages are sent.
 func (r *checkReport) alerting(ctx context.Context, conn *pgx.Conn) {
 	rows, _ := conn.Query(ctx, selectAlerting, maxOverdue)
 	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
@@ -51,7 +51,7 @@ func (r *checkReport) alerting(ctx context.Context, conn *pgx.Conn) {
 	case !found.Led:
 		err = errNoLeader
 	case found.Checked != nil && *found.Checked > maxCheckAge:
-		err = errUnjudged
+		err = errUnchecked
 	case found.Checked != nil:
 		age = fmt.Sprintf("%d enabled, all checked within %v, %d incidents last", found.Rules, max(0, found.Checked.Round(time.Second)), found.Firing)
 	}

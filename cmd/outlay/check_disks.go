@@ -10,7 +10,7 @@ import (
 	"github.com/outlayhq/outlay/schema/topic"
 )
 
-// minDiskBytes is how much room a broker's disk must have.
+// minDiskBytes is the least free space of a broker's disk.
 const minDiskBytes = 256 << 20
 
 // writes notes whether the brokers take writes now: partitions that cannot be written
@@ -27,7 +27,7 @@ func (r *checkReport) writes(ctx context.Context, admin *kadm.Client) {
 	dirs.Each(func(d kadm.DescribedLogDir) {
 		failed = errors.Join(failed, diskError(d))
 	})
-	r.note("brokers' disks", "have room as far as the brokers report it", failed)
+	r.note("brokers' disks", "have free space, as far as the brokers report it", failed)
 }
 
 func diskError(d kadm.DescribedLogDir) error {
@@ -35,7 +35,7 @@ func diskError(d kadm.DescribedLogDir) error {
 	case d.Err != nil:
 		return fmt.Errorf("%s of broker %d cannot be used: %w", d.Dir, d.Broker, d.Err)
 	case d.UsableBytes >= 0 && d.TotalBytes > 0 && d.UsableBytes < minDiskBytes:
-		return fmt.Errorf("%s of broker %d has %d MiB left: make room, or it will refuse events", d.Dir, d.Broker, d.UsableBytes>>20)
+		return fmt.Errorf("%s of broker %d has %d MiB left: free some space, or it will refuse events", d.Dir, d.Broker, d.UsableBytes>>20)
 	}
 	return nil
 }

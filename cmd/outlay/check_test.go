@@ -9,7 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// outlay check says whether anybody checks the alert rules and sends messages, and ends with an error when nobody does.
+// outlay check states whether anybody checks the alert rules and sends messages, and ends with an error when nobody does.
 func TestCheckSaysWhetherAlertsAreLookedAfter(t *testing.T) {
 	t.Parallel()
 	in := newInstallation(t)

@@ -20,7 +20,7 @@ import (
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
-// stopFlags say how a tier behind a load balancer stops.
+// stopFlags set how a tier behind a load balancer stops.
 type stopFlags struct {
 	ShutdownDelay time.Duration `name:"shutdown-delay" default:"0s" help:"How long to go on answering after SIGTERM, while /readyz already fails. Set it to what the load balancer needs to notice."`
 }
@@ -73,7 +73,7 @@ type processorCommand struct {
 
 // Run runs the processor.
 func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
-	if os.Getenv("GOGC") == "" { // What the operator says goes first.
+	if os.Getenv("GOGC") == "" { // The operator's own setting comes first.
 		debug.SetGCPercent(processor.GCPercent)
 	}
 	pool, err := c.pool(ctx, poolSettings{name: "processor", size: processorPool, timeouts: true})
@@ -112,7 +112,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return p.run(ctx)
 }
 
-// secretsFlags say what encrypts the secrets that the database keeps.
+// secretsFlags name the file of keys that encrypt the secrets in the database.
 type secretsFlags struct {
 	SecretsKeyFile string `name:"secrets-key-file" placeholder:"FILE" help:"Keys that encrypt signing secrets and Slack addresses in the database, one of 64 hexadecimal digits (openssl rand -hex 32) in a line: the first encrypts, all decrypt. The same for query and processor."`
 }
@@ -129,7 +129,7 @@ func (f secretsFlags) keys(ctx context.Context, log *slog.Logger) (*secret.Keys,
 	return keys, nil
 }
 
-// proxyFlags say whom to believe which address a request came from.
+// proxyFlags name the proxies whose X-Forwarded-For is trusted.
 type proxyFlags struct {
 	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed: the client is its last address that is not one of them. Failed sign-ins are slowed and look-ups of unknown API keys bounded by that address, and the audit log shows it. None by default."`
 }

@@ -82,7 +82,7 @@ func TestDatabaseAway(t *testing.T) {
 }
 
 // zombieRounds is how often a processor is paused past its session, and whether the
-// machine is ours, so that what its successor takes can be judged.
+// machine is ours, so that what its successor takes can be evaluated.
 func zombieRounds() (n int, measured bool) {
 	if n, err := strconv.Atoi(os.Getenv("OUTLAY_E2E_ZOMBIES")); err == nil {
 		return n, true

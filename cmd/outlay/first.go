@@ -41,7 +41,7 @@ func (c *upCommand) firstAccount(ctx context.Context, pool *pgxpool.Pool, base s
 	return &made, nil
 }
 
-// announce says where everything is, once it is ready.
+// announce prints the addresses of the services once they are ready.
 func (c *upCommand) announce(ctx context.Context, p *process, first *credentials) {
 	for ctx.Err() == nil && !p.ready(ctx) {
 		time.Sleep(20 * time.Millisecond)

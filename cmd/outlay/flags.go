@@ -57,7 +57,7 @@ type listenFlags struct {
 	CORS cors.Config `embed:""`
 }
 
-// publicFlags say what clients see of the installation.
+// publicFlags set the public addresses of the installation.
 type publicFlags struct {
 	PublicURL string `name:"public-url" placeholder:"URL" help:"Where people reach this installation, such as https://outlay.example.com; share links start with it. Without it they are paths, and with outlay up they start with the address of --listen."`
 }
@@ -66,7 +66,7 @@ type opsFlags struct {
 	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Address for operators only: /metrics, /healthz, /readyz, /debug/pprof."`
 }
 
-// databaseFlags say where the database is.
+// databaseFlags set the database to connect to.
 type databaseFlags struct {
 	DatabaseURL string `name:"database-url" required:"" placeholder:"URL" help:"PostgreSQL or TimescaleDB: postgres://user:password@host:5432/outlay."`
 }
@@ -173,7 +173,7 @@ func (f databaseFlags) pool(ctx context.Context, s poolSettings) (*pgxpool.Pool,
 	return pool, nil
 }
 
-// kafkaFlags say where the brokers are and how to talk to them.
+// kafkaFlags set the brokers and how to connect to them.
 type kafkaFlags struct {
 	Brokers []string `name:"kafka-brokers" required:"" placeholder:"HOST:PORT" help:"Kafka bootstrap brokers, separated by commas."`
 	topicNames
@@ -189,7 +189,7 @@ type topicNames struct {
 // defaultTopics are the names that the flags default to.
 var defaultTopics = topicNames{Topic: wire.EventsTopic, DeadLetters: wire.DeadLettersTopic}
 
-// kafkaAuthFlags say how to talk to the brokers.
+// kafkaAuthFlags set TLS and SASL for connections to the brokers.
 type kafkaAuthFlags struct {
 	TLS          bool   `name:"kafka-tls" help:"Talk TLS to the brokers."`
 	TLSCA        string `name:"kafka-tls-ca" type:"existingfile" placeholder:"FILE" help:"PEM file with the certificate authority of the brokers, if it is not a public one."`

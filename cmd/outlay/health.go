@@ -16,7 +16,7 @@ type healthCommand struct {
 // defaultOps is where the operations listener is unless set otherwise.
 const defaultOps = "127.0.0.1:9090"
 
-// Run is silent when the process is ready, and an error that says what is not.
+// Run returns nil and prints nothing when the process is ready, and an error that names what is not ready otherwise.
 func (c *healthCommand) Run(ctx context.Context) error { return askReady(ctx, c.OpsListen) }
 
 // askReady returns nil when the process with this operations address is ready.

@@ -1,6 +1,6 @@
 package main
 
-// What --help says of a command below its one line: an example that can be copied,
+// What --help prints of a command below its one line: an example that can be copied,
 // what the command leaves behind, and what to do next.
 
 // Help describes outlay up.
@@ -148,6 +148,6 @@ It changes nothing.`
 func (*healthCommand) Help() string {
 	return `  outlay health --ops-listen=127.0.0.1:9090
 
-Says nothing and ends with 0 when the process is ready; else it says what is not
+Prints nothing and exits with 0 when the process is ready; else it prints what is not
 and ends with 1. Run outlay check to look at a whole installation.`
 }

@@ -53,7 +53,7 @@ func TestExamplesOfTheHelpAreRight(t *testing.T) {
 	})
 }
 
-// Every flag of every command says what it is for, in a sentence.
+// Every flag of every command states what it is for, in a sentence.
 func TestEveryFlagIsExplained(t *testing.T) {
 	t.Parallel()
 	commands(func(n *kong.Node) {

@@ -10,7 +10,7 @@ import (
 	"github.com/outlayhq/outlay/query/auth"
 )
 
-// identityFlags say whose tokens are accepted beside our own.
+// identityFlags name the identity providers whose tokens are accepted beside our own.
 type identityFlags struct {
 	IdentityProviders identityProviders `name:"identity-providers" placeholder:"JSON" help:"Outside identity providers whose tokens are accepted, as a JSON array of objects with issuer, audience, jwks_url, and what their claims stand for. Best in a file that OUTLAY_IDENTITY_PROVIDERS_FILE names."`
 }

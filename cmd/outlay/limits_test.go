@@ -27,7 +27,7 @@ func limitSeconds() int {
 // windowSeconds is the length of a window.
 const windowSeconds = 60
 
-// rated is what an answer says of the rate limit.
+// rated is what an answer states of the rate limit.
 type rated struct {
 	status       int
 	reset        int64 // Unix seconds
@@ -98,7 +98,7 @@ func newLimited(t *testing.T) *limited {
 }
 
 // enough is how many times its limit a window has to get for what it admits to be
-// judged.
+// evaluated.
 const enough = 2
 
 // full reports whether some window got enough.
@@ -136,13 +136,13 @@ func (l *limited) flood(ctx context.Context) {
 	wg.Wait()
 }
 
-// prompt is how much later than it was told a client may be back to be judged: a
+// prompt is how much later than it was asked to wait a client may be back to be evaluated: a
 // moment later the flood has used up the next window.
 const prompt = 500 * time.Millisecond
 
-// obey is a client that waits as long as it is told to.
+// obey is a client that waits as long as it is asked to.
 func (l *limited) obey(ctx context.Context) {
-	var due time.Time // When the client was told to be back; zero if it was let through.
+	var due time.Time // When the client was asked to be back; zero if it was let through.
 	for ctx.Err() == nil {
 		r := l.send(ctx, rand.IntN(len(l.replicas)))
 		wait, refused := 50*time.Millisecond, r.status == http.StatusTooManyRequests

@@ -24,12 +24,12 @@ type cli struct {
 	User      userCommand      `cmd:"" help:"Create and list users."`
 	Key       keyCommand       `cmd:"" help:"Create, list and revoke API keys."`
 	Load      loadCommand      `cmd:"" help:"Send a known total of events and check that exactly that is stored."`
-	Check     checkCommand     `cmd:"" help:"Say whether brokers, database, jobs and lag are in order."`
+	Check     checkCommand     `cmd:"" help:"Check brokers, database, alerting and lag."`
 	Health    healthCommand    `cmd:"" help:"Ask a process whether it is ready; for container health checks."`
 
-	Version kong.VersionFlag `env:"-" help:"Print the version and end."`
+	Version kong.VersionFlag `env:"-" help:"Print version information and exit."`
 
-	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Least level that is logged: debug, info, warn or error."`
+	LogLevel  string `name:"log-level" default:"info" enum:"debug,info,warn,error" help:"Minimum level of log lines: debug, info, warn or error."`
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Form of the log: text or json."`
 }
 

@@ -45,7 +45,7 @@ func TestServedFromMemoryWithoutDatabase(t *testing.T) {
 				}
 			}
 			if got := limitOf(t, at); got != "123456" {
-				t.Errorf("%s: replica %d says the limit is %q", when, i, got)
+				t.Errorf("%s: replica %d states the limit is %q", when, i, got)
 			}
 		}
 	}

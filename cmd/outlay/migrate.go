@@ -21,7 +21,7 @@ type migrateCommand struct {
 	rolePasswords
 	RawRetention  time.Duration `name:"raw-retention" default:"0s" help:"How long single events are kept, such as 2160h for 90 days; 0 keeps them for ever. Sums by quarter hour, hour and day stay."`
 	CompressAfter time.Duration `name:"compress-after" default:"168h" help:"Age at which events move to the columnstore (TimescaleDB Community)."`
-	Status        bool          `help:"Only say which version the schema has."`
+	Status        bool          `help:"Only print the version of the schema."`
 	topicNames
 	kafkaAuthFlags
 }
@@ -34,7 +34,7 @@ type rolePasswords struct {
 	GrafanaPassword   string `name:"grafana-password" placeholder:"PASSWORD" help:"Password for the read-only role outlay_grafana. Prefer OUTLAY_GRAFANA_PASSWORD_FILE."`
 }
 
-// Run brings schema and topics up to date, or says where they stand.
+// Run brings schema and topics up to date, or prints where they stand.
 func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 	conn, err := c.connect(ctx)
 	if err != nil {

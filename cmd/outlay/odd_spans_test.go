@@ -102,7 +102,7 @@ var oddAttributes = []string{
 }
 
 // spans makes an export of n calls whose values are at and beyond the edges of what is
-// allowed. isText says that all of its texts are UTF-8, without which it cannot be
+// allowed. isText means that all of its texts are UTF-8, without which it cannot be
 // JSON.
 func (o *oddBodies) spans(n int) (traces ptrace.Traces, isText bool) {
 	traces = ptrace.NewTraces()
@@ -190,7 +190,7 @@ func (o *oddBodies) attribute(v pcommon.Value, count bool, depth int) (isText bo
 	return true
 }
 
-// raw is a text as it is, not as JSON spells it. isText says that it is UTF-8.
+// raw is a text as it is, not as JSON spells it. isText means that it is UTF-8.
 func (o *oddBodies) raw(limit int) (text string, isText bool) {
 	quoted := o.text(limit)
 	if err := json.Unmarshal([]byte(quoted), &text); err != nil || !utf8.ValidString(quoted) {

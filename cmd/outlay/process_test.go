@@ -116,7 +116,7 @@ func (r *running) stop(t testing.TB) {
 	}
 }
 
-// awaitReady waits until the operations listener says that all is well.
+// awaitReady waits until the operations listener reports that all is well.
 func (r *running) awaitReady(t testing.TB, ops string) {
 	t.Helper()
 	deadline := time.Now().Add(4 * time.Minute)

@@ -17,7 +17,7 @@ type jobReply struct {
 	Total   *int64
 }
 
-// A report becomes ready once, and is told once, when the processor that makes it is killed while it reads the figures, or while it
+// A report becomes ready once, and is notified once, when the processor that makes it is killed while it reads the figures, or while it
 // keeps the documents. How far it is shows meanwhile.
 func TestReportSurvivesItsProcessor(t *testing.T) {
 	t.Parallel()
@@ -63,7 +63,7 @@ func TestReportSurvivesItsProcessor(t *testing.T) {
 			release()
 			time.Sleep(time.Second) // The database ends what it did for the one that was killed.
 			if began, _ := receiver.first("report.ready"); !began.IsZero() {
-				t.Error("the report was told of before it was ready")
+				t.Error("the report was announced before it was ready")
 			}
 			for range 2 {
 				in.startProcessor(t, allowReceiver...)
@@ -73,7 +73,7 @@ func TestReportSurvivesItsProcessor(t *testing.T) {
 			receiver.mu.Lock()
 			defer receiver.mu.Unlock()
 			if began, taken := len(receiver.began["report.ready"]), len(receiver.taken["report.ready"]); began != 1 || taken != 1 {
-				t.Errorf("told in %d messages, taken %d times, want 1 and 1", began, taken)
+				t.Errorf("sent in %d messages, taken %d times, want 1 and 1", began, taken)
 			}
 			var ready struct {
 				Status    string

@@ -296,19 +296,19 @@ func (r *repricing) checkTotals(t *testing.T) {
 	at := r.to.Truncate(time.Hour)
 	r.api.call(t, http.MethodGet, "/v1/integrity?verify=true&from="+at.Add(-time.Hour).Format(time.RFC3339)+"&to="+at.Add(2*time.Hour).Format(time.RFC3339), "", &integrity)
 	if n := r.number(t, `SELECT count(*) FROM events`); integrity.Totals.Accepted != n || integrity.Totals.Difference != 0 || integrity.Totals.Found == nil || *integrity.Totals.Found != n {
-		t.Errorf("integrity says %+v of %d events", integrity.Totals, n)
+		t.Errorf("integrity states %+v of %d events", integrity.Totals, n)
 	}
 	if daily.Totals.Cost.String() != dollars || summary.Totals.Cost.String() != dollars {
 		t.Errorf("%s USD a day, %s USD in the summary, %s USD of events", daily.Totals.Cost, summary.Totals.Cost, dollars)
 	}
 }
 
-// untouched is what must not change: what clients said, and what has no usage.
+// untouched is what must not change: what clients gave, and what has no usage.
 const untouched = `
 SELECT cost_source || ': ' || count(*) || ' events, ' || sum(cost_nano_usd) || ' nano-dollars, ' || bit_xor(hashtextextended(event_id::text || cost_nano_usd, 0))
 FROM events WHERE cost_source IN ('client', 'no_usage') GROUP BY cost_source ORDER BY 1`
 
-// A dry run says to the nano-dollar what repricing does, which a processor that is killed in the middle leaves to another. Each
+// A dry run states to the nano-dollar what repricing does, which a processor that is killed in the middle leaves to another. Each
 // event is corrected once, and all sums agree, with events coming in all the while.
 func TestRepriceSurvivesAKill(t *testing.T) {
 	t.Parallel()
@@ -343,7 +343,7 @@ func TestRepriceSurvivesAKill(t *testing.T) {
 		time.Since(resumed).Round(time.Millisecond), done.FinishedAt.Sub(done.StartedAt).Round(time.Millisecond), done.Attempt, more, peakResident(t, p.PID()))
 	dry.Result.Events, done.Result.Events = 0, 0 // Of those that came in meanwhile, the first two seconds are looked at.
 	if diff := cmp.Diff(dry.Result, done.Result); diff != "" {
-		t.Errorf("not what the dry run said (-dry +real):\n%.2000s", diff)
+		t.Errorf("not what the dry run found (-dry +real):\n%.2000s", diff)
 	}
 	if done.Attempt < 2 {
 		t.Errorf("%d tries, want one more after the kill", done.Attempt)
@@ -353,7 +353,7 @@ func TestRepriceSurvivesAKill(t *testing.T) {
 		t.Errorf("%d revisions of %d events, want one of each of %d", revised, distinct, done.Result.Changed)
 	}
 	if diff := cmp.Diff(clients, r.texts(t, untouched)); diff != "" {
-		t.Errorf("what clients said (-before +after):\n%s", diff)
+		t.Errorf("what clients gave (-before +after):\n%s", diff)
 	}
 	awaitFor(t, "all to be stored and summed up", 2*time.Minute, func() bool {
 		return r.number(t, `SELECT count(*) FROM events`) == int64(events)+more && r.number(t, summedUp) == 1

@@ -14,7 +14,7 @@ type tierPools struct {
 	owner, ingest, processor, query *pgxpool.Pool
 }
 
-// tierPools makes them. Without a password a tier signs in as the flags say.
+// tierPools makes them. Without a password a tier signs in with the user of --database-url.
 func (f databaseFlags) tierPools(ctx context.Context, p rolePasswords) (*tierPools, error) {
 	pools := &tierPools{}
 	for _, want := range []struct {

@@ -16,12 +16,12 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 )
 
-// retentionFlags say how long Kafka has to keep events.
+// retentionFlags set how long Kafka has to keep events.
 type retentionFlags struct {
 	Retention time.Duration `name:"kafka-retention" default:"168h" help:"How long Kafka keeps events: the longest the database may be away."`
 }
 
-// topicFlags say how the topics are made. Topics that exist are left as they are, but have to be safe.
+// topicFlags set how the topics are made. Topics that exist are left as they are, but have to be safe.
 type topicFlags struct {
 	retentionFlags
 	Partitions  int32 `name:"kafka-partitions" default:"12" help:"Partitions of the events topic: the most processors that can share the work."`

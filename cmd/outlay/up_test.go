@@ -261,7 +261,7 @@ func send(ctx context.Context, base, key, body string, answer any) int {
 	return resp.StatusCode
 }
 
-// The metrics of every tier are well formed, as Prometheus' own tool judges.
+// The metrics of every tier are well formed, as Prometheus' own tool checks.
 func TestMetricsAreWellFormed(t *testing.T) {
 	t.Parallel()
 	promtool := need.Program(t, "promtool")

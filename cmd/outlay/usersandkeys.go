@@ -117,7 +117,7 @@ type keyCommand struct {
 type keyCreateCommand struct {
 	databaseFlags
 	accountFlag
-	Name    string        `default:"key" help:"Name, to tell keys apart."`
+	Name    string        `default:"key" help:"Name of the key."`
 	Expires time.Duration `help:"Life of the key, such as 720h; without it the key does not expire."`
 	Scope   []string      `default:"track" placeholder:"SCOPE,…" help:"What the key is for: track, read or both."`
 	Agents  []string      `placeholder:"PATTERN,…" help:"Agents that the key may track, * for any text, such as support-*; all without it."`

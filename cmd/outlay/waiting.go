@@ -24,7 +24,7 @@ const (
 )
 
 // databasesReady returns nil when each database that the tier works with answers and
-// has the tables of this program. Otherwise the error is one line that says what to do.
+// has the tables of this program. Otherwise the error is one line with what to do.
 func (t *tier) databasesReady(ctx context.Context) error {
 	failed := make([]error, len(t.databases))
 	var wg sync.WaitGroup

@@ -55,7 +55,7 @@ func complaints(log string) (lines []string) {
 	return lines
 }
 
-// wantOneComplaint waits until the log of a tier says what it waits for, which has to be
+// wantOneComplaint waits until the log of a tier states what it waits for, which has to be
 // its only line above Info. /readyz gives the same reason.
 func wantOneComplaint(t *testing.T, tier *running, reason string) {
 	t.Helper()
@@ -63,13 +63,13 @@ func wantOneComplaint(t *testing.T, tier *running, reason string) {
 	if lines := complaints(tier.text(t)); len(lines) != 1 || !strings.Contains(lines[0], `msg="not ready"`) {
 		t.Errorf("%s complained %d times, want once:\n%s", tier.name, len(lines), strings.Join(lines[:min(len(lines), 10)], "\n"))
 	}
-	// The log quotes what it says.
+	// The log quotes what it states.
 	if _, text := readiness(t, tier.ops); !strings.Contains(strings.ReplaceAll(text, `"`, `\"`), reason) {
 		t.Errorf("/readyz of %s is %q, want %q", tier.name, text, reason)
 	}
 }
 
-// A tier that is started before its database says so once, and its parts do not.
+// A tier that is started before its database reports it once, and its parts do not.
 func TestTierWaitsForItsDatabase(t *testing.T) {
 	t.Parallel()
 	broker := schematest.Kafka(t)[0]
@@ -78,7 +78,7 @@ func TestTierWaitsForItsDatabase(t *testing.T) {
 	}
 }
 
-// A tier that is started before the tables are made says once how they are made, and
+// A tier that is started before the tables are made states once how they are made, and
 // begins its work when they are there.
 func TestTierWaitsForMigrate(t *testing.T) {
 	t.Parallel()
@@ -112,7 +112,7 @@ func TestTierWaitsForKafka(t *testing.T) {
 	}
 }
 
-// When the database stops, each tier says so once while its parts go on trying, and that
+// When the database stops, each tier reports it once while its parts go on trying, and that
 // it is ready again when the database is back.
 func TestTierLosesItsDatabase(t *testing.T) {
 	t.Parallel()

@@ -10,15 +10,15 @@ import (
 
 // How often readiness is looked at for the log, how often it is logged that a process is
 // not ready, and how long another reason for it has to wait. A recovery counts when it
-// has lasted watchSettled. A process is given a moment to start.
+// has lasted watchStable. A process is given a moment to start.
 const (
 	watchInterval = 3 * time.Second
 	watchRepeat   = time.Minute
 	watchChange   = 15 * time.Second
-	watchSettled  = 15 * time.Second
+	watchStable  = 15 * time.Second
 )
 
-// watchReadiness logs what the tiers wait for, such as Kafka, a database or room on a
+// watchReadiness logs what the tiers wait for, such as Kafka, a database or space on a
 // disk: once when it begins, every minute while it lasts, when the reason has become
 // another one, and when it has ended for good: what comes and goes is one wait. The tiers
 // leave it to this line.
@@ -43,7 +43,7 @@ func (p *process) watchReadiness(ctx context.Context) error {
 		case since.IsZero():
 		case recovered.IsZero():
 			recovered = now
-		case now.Sub(recovered) >= watchSettled:
+		case now.Sub(recovered) >= watchStable:
 			p.log.InfoContext(ctx, "ready again", "after", recovered.Sub(since).Round(time.Second))
 			since, logged, recovered, last = time.Time{}, time.Time{}, time.Time{}, ""
 		}

@@ -61,7 +61,7 @@ func ClientOption() kgo.Opt {
 	return kgo.MaxVersions(versions)
 }
 
-// probeBytes is how much room there must be for more events: a batch of the largest
+// probeBytes is the free space that there must be for more events: a batch of the largest
 // size that clients send fits.
 const probeBytes = 1 << 20
 
@@ -74,7 +74,7 @@ func (b *Broker) Ready() error {
 		err = removed
 	}
 	if errors.Is(err, syscall.ENOSPC) || errors.Is(err, syscall.EDQUOT) {
-		return fmt.Errorf("the disk of the embedded broker is full, so that no event is recorded: make room for %s (%w)", b.dir, err)
+		return fmt.Errorf("the disk of the embedded broker is full, so that no event is recorded: free some space for %s (%w)", b.dir, err)
 	}
 	if err != nil {
 		return fmt.Errorf("the embedded broker cannot write to %s, so that no event is recorded: %w", b.dir, err)

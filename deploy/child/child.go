@@ -55,7 +55,7 @@ func (p *Process) PID() int { return p.cmd.Process.Pid }
 // Done is closed once the child has ended and been waited for.
 func (p *Process) Done() <-chan struct{} { return p.done }
 
-// Err says how the child ended: nil for exit code 0. It may be called only after Done is closed.
+// Err returns how the child ended: nil for exit code 0. It may be called only after Done is closed.
 func (p *Process) Err() error { return p.err }
 
 // Signal sends sig to the child. A child that has ended is not an error.

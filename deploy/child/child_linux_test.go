@@ -53,7 +53,7 @@ func TestChildEndsWithItsParent(t *testing.T) {
 	if err := parent.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = parent.Wait() // It was killed: its status says nothing.
+	_ = parent.Wait() // It was killed: its status means nothing.
 	awaitEnd(t, pid)
 }
 

@@ -54,7 +54,7 @@ func open(ctx context.Context, cfg Config, log *slog.Logger) (_ *cluster, err er
 			c.close()
 		}
 	}()
-	if err := settle(ctx, c.path("data"), log); err != nil {
+	if err := stopLeftover(ctx, c.path("data"), log); err != nil {
 		return nil, err
 	}
 	if err := c.selectPrograms(ctx, cfg, log); err != nil {

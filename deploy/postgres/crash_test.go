@@ -18,7 +18,7 @@ import (
 	"github.com/jackc/pgx/v5"
 )
 
-// A server that is killed says so, and the next start on the same port recovers what was committed.
+// A server that is killed closes Done, and the next start on the same port recovers what was committed.
 func TestKilledServerRecovers(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)
@@ -75,7 +75,7 @@ func startParent(t *testing.T, program, dir string, as *syscall.Credential) pare
 	})
 	line, err := bufio.NewReader(out).ReadString('\n')
 	if err != nil {
-		_ = cmd.Wait() // What it wrote says more.
+		_ = cmd.Wait() // What it wrote is more useful.
 		t.Fatalf("parent: %v: %s", err, problems.String())
 	}
 	pid, url, _ := strings.Cut(strings.TrimSpace(line), " ")
@@ -91,7 +91,7 @@ func (p parent) kill(t *testing.T) {
 	if err := p.cmd.Process.Kill(); err != nil {
 		t.Fatal(err)
 	}
-	_ = p.cmd.Wait() // It was killed: its status says nothing.
+	_ = p.cmd.Wait() // It was killed: its status means nothing.
 }
 
 // A server whose parent was killed ends, and a start right after takes the directory over with all its data, at whatever point
@@ -137,7 +137,7 @@ func TestEverythingKilledKeepsData(t *testing.T) {
 	}
 }
 
-// An orphan that nobody told to stop, as on systems where children outlive their parent, is stopped by the next start.
+// An orphan that nobody asked to stop, as on systems where children outlive their parent, is stopped by the next start.
 func TestOrphanIsStopped(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)

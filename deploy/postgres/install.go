@@ -144,7 +144,7 @@ func inspect(ctx context.Context, bin string) (in Installation, ok bool) {
 	return Installation{Bin: bin, Major: major, Minor: minor, Timescale: timescale(ctx, bin)}, major >= oldest
 }
 
-// timescale says what the TimescaleDB beside the programs in bin can do. The Community code is a library of its own, which an
+// timescale returns the edition of the TimescaleDB beside the programs in bin. The Community code is a library of its own, which an
 // Apache-2 build does not have.
 func timescale(ctx context.Context, bin string) migrations.Edition {
 	share := configured(ctx, bin, "--sharedir", "../share/postgresql")

@@ -42,9 +42,9 @@ const (
 	patienceImmediate = 5 * time.Second
 )
 
-// settle ends what an earlier process left running on the data: a whole server when only we were killed (it may be shutting
+// stopLeftover ends what an earlier process left running on the data: a whole server when only we were killed (it may be shutting
 // down already), backends when the server's first process was. The caller holds the lock, so nobody else uses them.
-func settle(ctx context.Context, data string, log *slog.Logger) error {
+func stopLeftover(ctx context.Context, data string, log *slog.Logger) error {
 	main, _ := postmaster(data)
 	left := processesIn(data, main)
 	if len(left) == 0 || !slices.Contains(left, main) {
@@ -112,7 +112,7 @@ func Remove(ctx context.Context, dataDir string) error {
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", dataDir, err)
 	}
-	if err := settle(ctx, filepath.Join(path, "data"), slog.New(slog.DiscardHandler)); err != nil {
+	if err := stopLeftover(ctx, filepath.Join(path, "data"), slog.New(slog.DiscardHandler)); err != nil {
 		return fmt.Errorf("remove %s: %w", dataDir, err)
 	}
 	return os.RemoveAll(dataDir)

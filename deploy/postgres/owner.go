@@ -72,7 +72,7 @@ func (o owner) give(path string) error {
 	return os.Chown(path, o.uid, o.gid)
 }
 
-// attr says how a process of the server is started.
+// attr returns the user and group that a process of the server runs as.
 func (o owner) attr(dir string) (*syscall.SysProcAttr, error) {
 	attr := &syscall.SysProcAttr{}
 	if !o.switched {

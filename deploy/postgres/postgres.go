@@ -25,7 +25,7 @@ const (
 	Database  = "outlay"
 )
 
-// Config says which server to start.
+// Config sets which server to start.
 type Config struct {
 	// DataDir is the directory that everything is kept in: the server's data, its password, its log. It is made when it is
 	// missing. One process at a time can use it.

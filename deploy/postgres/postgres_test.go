@@ -23,7 +23,7 @@ import (
 )
 
 // asParent makes the test binary a program that runs a server in the directory that the variable names, prints its process id
-// and its URL, and waits to be killed, or to be told to stop by the end of its standard input.
+// and its URL, and waits to be killed, or to be asked to stop by the end of its standard input.
 const asParent = "OUTLAY_POSTGRES_TEST_PARENT"
 
 func TestMain(m *testing.M) {
@@ -302,7 +302,7 @@ func TestDirectoryInUseIsRefused(t *testing.T) {
 	}
 }
 
-// Each edition that is installed starts and is what it says; the data keeps its edition.
+// Each edition that is installed starts and is what it states; the data keeps its edition.
 func TestEditionsAreWhatTheySay(t *testing.T) {
 	t.Parallel()
 	needPostgres(t)

@@ -66,7 +66,7 @@ func (c *cluster) runOnce(ctx context.Context, settings []string) (*child.Proces
 	return p, nil
 }
 
-// awaitReady waits until the server says in its lock file that it accepts connections. A connection attempt would not do: on
+// awaitReady waits until the server's lock file reports that it accepts connections. A connection attempt would not do: on
 // that port it could reach somebody else.
 func (c *cluster) awaitReady(ctx context.Context, p *child.Process) error {
 	tick := time.NewTicker(5 * time.Millisecond)

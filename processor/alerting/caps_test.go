@@ -156,7 +156,7 @@ func TestReachedCapIsFiringUntilItIsNotReached(t *testing.T) {
 		}
 		c.check()
 		c.wantIncidents(raised, over, "Cap reached: bot, began 11 00:00:00, ended 11 00:01:07")
-		c.wantTold(
+		c.wantSent(
 			"budget.exceeded | Cap reached: bot | bot has spent $2.00 of its cap of $1.00 for the day",
 			"budget.exceeded | Cap reached: bot | bot has spent $6.00 of its cap of $5.00 for the day",
 			"budget.exceeded | Cap reached: bot | bot has spent $6.00 of its cap of $5.00 for the day",
@@ -210,21 +210,21 @@ func TestCapCrossedBeforeItsPeriodEndedIsNotified(t *testing.T) {
 				c := newCapped(t, db, noon, budget.Budget{Limit: 10e9, Period: budget.Day, AlertAt: []float64{0.5}})
 				c.store(noon, 1)
 				c.checkAt(midnight.Add(-time.Minute), midnight.Add(-time.Minute))
-				c.wantTold()
+				c.wantSent()
 				back := midnight.Add(late)
 				// Other processors were not reached: what arrived is not stored yet when the first check comes.
 				c.checkAt(back, midnight.Add(-time.Minute))
-				c.wantTold()
+				c.wantSent()
 				c.store(midnight.Add(-25*time.Second), 10)
 				c.checkAt(back.Add(10*time.Second), back)
 				half := "budget.threshold | 50 % of the cap: bot | bot has spent $11.00 of its cap of $10.00 for the day that ended at 2026-03-11 00:00 UTC; 50 % was reached at 2026-03-10 23:59 UTC"
 				all := "budget.exceeded | Cap reached: bot | bot has spent $11.00 of its cap of $10.00 for the day that ended at 2026-03-11 00:00 UTC; 100 % was reached at 2026-03-10 23:59 UTC"
-				c.wantTold(all, half)
+				c.wantSent(all, half)
 				for _, after := range []time.Duration{time.Second, 5 * time.Minute, 20 * time.Minute, 3 * time.Hour} {
 					c.evaluator = c.restarted()
 					c.checkAt(back.Add(after), back.Add(after))
 				}
-				c.wantTold(all, half)
+				c.wantSent(all, half)
 				c.wantIncidents("50 % of the cap: bot, began 10 23:59:00, ended 10 23:59:00", "Cap reached: bot, began 10 23:59:00, ended 11 00:00:00")
 			})
 		})
@@ -259,7 +259,7 @@ func TestCapThatWasChangedIsNotAppliedToThePast(t *testing.T) {
 	c.now = midnight.Add(2 * time.Second)
 	c.put(func(b *budget.Budget) { b.Limit = 1e9 })
 	c.checkAt(midnight.Add(3*time.Second), midnight)
-	c.wantTold()
+	c.wantSent()
 }
 
 // A cap that is raised and stays reached is notified once, also when its period is checked again after its end.
@@ -296,7 +296,7 @@ func TestMessageStatesWhenItWas(t *testing.T) {
 
 // The thresholds of a cap are sent once in a period without a rule, the cap itself
 // without being asked for, and anew in the next period and after a reset.
-func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
+func TestThresholdsOfCapsAreSentOnceInAPeriod(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		w := newWorld(t, db)
@@ -319,12 +319,12 @@ func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
 		}
 		spend(4.99)
 		w.check()
-		w.wantTold()
+		w.wantSent()
 		spend(0.01)
 		w.check()
 		w.check()
 		half := "budget.threshold | 50 % of the cap: bot | bot has spent $5.00 of its cap of $10.00 for the month"
-		w.wantTold(half)
+		w.wantSent(half)
 		w.now = w.now.Add(time.Second)
 		spend(6)
 		w.evaluator = w.restarted()
@@ -332,7 +332,7 @@ func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
 		w.check()
 		most := "budget.threshold | 80 % of the cap: bot | bot has spent $11.00 of its cap of $10.00 for the month"
 		all := "budget.exceeded | Cap reached: bot | bot has spent $11.00 of its cap of $10.00 for the month"
-		w.wantTold(half, all, most)
+		w.wantSent(half, all, most)
 		w.now = w.now.Add(time.Second)
 		if err := caps.Reset(t.Context(), scope, b.Window(w.now), nil); err != nil {
 			t.Fatal(err)
@@ -340,10 +340,10 @@ func TestThresholdsOfCapsAreToldOnceInAPeriod(t *testing.T) {
 		w.check()
 		spend(5)
 		w.check()
-		w.wantTold(half, all, most, half)
+		w.wantSent(half, all, most, half)
 		w.now = b.Window(w.now).End.Add(time.Hour)
 		w.check()
-		w.wantTold(half, all, most, half)
+		w.wantSent(half, all, most, half)
 		spend(8)
 		w.check()
 		if got := w.sent(); len(got) != 6 || !strings.HasPrefix(got[5], "budget.threshold | 80 %") {

@@ -27,7 +27,7 @@ func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 		}
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 50, usd: 5})
 		w.check()
-		w.wantTold()
+		w.wantSent()
 		if got := w.status(r); got != "ok 5, never fired" {
 			t.Errorf("at the threshold: %s", got)
 		}
@@ -36,14 +36,14 @@ func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 		crossed := w.now
 		w.check()
 		fired := "alert.firing | Firing: Spend | $5.00 in 5 min, above $5.00"
-		w.wantTold(fired)
+		w.wantSent(fired)
 		w.evaluator = w.restarted()
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 1, usd: 2.5})
 		w.now = w.now.Add(10 * time.Second)
 		w.check()
 		w.now = begin.Add(5 * time.Minute)
 		w.check()
-		w.wantTold(fired)
+		w.wantSent(fired)
 		if got := w.status(r); got != "firing 7.500000001" {
 			t.Errorf("firing: %s", got)
 		}
@@ -52,7 +52,7 @@ func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 		w.check()
 		w.check()
 		resolved := "alert.resolved | Resolved: Spend | $0.00 in 5 min, not above $5.00"
-		w.wantTold(fired, resolved)
+		w.wantSent(fired, resolved)
 		all := w.incidents()
 		if len(all) != 1 || !all[0].StartedAt.Equal(crossed) || all[0].EndedAt == nil || !all[0].EndedAt.Equal(w.now) ||
 			all[0].Value != 5000000001 || all[0].Peak != 7500000001 {
@@ -61,15 +61,15 @@ func TestRuleFiresOnceAndResolvesOnce(t *testing.T) {
 		w.now = begin.Add(time.Hour)
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 1, usd: 6})
 		w.check()
-		w.wantTold(fired, resolved)
+		w.wantSent(fired, resolved)
 		w.now = begin.Add(66 * time.Minute)
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 1, usd: 6})
 		w.check()
-		w.wantTold(fired, resolved, "alert.firing | Firing: Spend | $6.00 in 5 min, above $5.00")
+		w.wantSent(fired, resolved, "alert.firing | Firing: Spend | $6.00 in 5 min, above $5.00")
 	})
 }
 
-// Every metric is what it says, over what the rule's filters let through and its
+// Every metric is what it states, over what the rule's filters let through and its
 // window holds.
 func TestEveryMetric(t *testing.T) {
 	t.Parallel()
@@ -167,10 +167,10 @@ func TestAStaleLeaderChangesNothing(t *testing.T) {
 		if err := paused.Check(t.Context()); !errors.Is(err, errNotLeader) {
 			t.Errorf("checked while another is the leader: %v", err)
 		}
-		w.wantTold()
+		w.wantSent()
 		w.evaluator = other
 		w.check()
-		w.wantTold("alert.firing | Firing: Spend | $50.00 in 5 min, above $5.00")
+		w.wantSent("alert.firing | Firing: Spend | $50.00 in 5 min, above $5.00")
 	})
 }
 
@@ -190,14 +190,14 @@ func TestEventsThatAreNotStoredYetEndNothing(t *testing.T) {
 		w.arrive(begin, "bot", "openai/m", arrival{events: 1, usd: 6})
 		w.check()
 		fired := "alert.firing | Firing: Spend | $6.00 in 5 min, above $5.00"
-		w.wantTold(fired)
+		w.wantSent(fired)
 		w.now = begin.Add(10 * time.Minute)
 		stored(begin.Add(4 * time.Minute))
 		w.check()
-		w.wantTold(fired)
+		w.wantSent(fired)
 		w.now = begin.Add(4 * time.Hour)
 		w.check()
-		w.wantTold(fired)
+		w.wantSent(fired)
 		second := w.rule(func(r *alert.Rule) { r.Name = "Second" })
 		w.arrive(w.now, "bot", "openai/m", arrival{events: 1, usd: 7})
 		w.check()

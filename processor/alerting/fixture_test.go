@@ -131,7 +131,7 @@ func (w *world) sent() []string {
 	return list
 }
 
-func (w *world) wantTold(want ...string) {
+func (w *world) wantSent(want ...string) {
 	w.t.Helper()
 	if diff := cmp.Diff(want, w.sent(), cmpopts.EquateEmpty()); diff != "" {
 		w.t.Errorf("sent (-want +got):\n%s", diff)

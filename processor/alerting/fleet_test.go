@@ -237,7 +237,7 @@ func (f *fleet) cause(a int, s [2]time.Time, w alert.Window) *planted {
 
 // Of twelve anomalies planted in ninety days of a fleet at least eleven are found, and
 // in a week fifty agents together raise at most one alarm without a cause.
-// OUTLAY_SEEDS says of how many fleets.
+// OUTLAY_SEEDS sets how many fleets.
 func TestAnomaliesOfAFleetAreFound(t *testing.T) {
 	t.Parallel()
 	seeds, err := strconv.Atoi(os.Getenv("OUTLAY_SEEDS"))

@@ -7,7 +7,7 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
-// metrics of processors that are not the leader stand still; leading says which one to look at.
+// metrics change only in the leader's process; leading is 1 there.
 type metrics struct {
 	leading     prometheus.Gauge
 	checked     prometheus.Gauge // Unix seconds

@@ -43,7 +43,7 @@ type try = jobs.Task[erasure.Args]
 
 func (e *eraser) erase(ctx context.Context, t *try) (any, error) {
 	if t.Args.Done != nil {
-		return *t.Args.Done, nil // A try before this one did it all and could not say so.
+		return *t.Args.Done, nil // An earlier try erased everything and could not record its result.
 	}
 	if err := e.awaitStored(ctx, t); err != nil {
 		return nil, err

@@ -25,7 +25,7 @@ func (p *person) populate() (tokens map[string]string) {
 			p.event(10*i+3, "together", "bob", age), p.event(10*i+4, "bob alone", "bob", age), p.event(10*i+5, "", "jane", age))
 	}
 	p.store(events[:40]...)
-	p.settle()
+	p.foldAndRefresh()
 	p.store(events[40:]...)
 	p.refresh()
 	tokens = map[string]string{}
@@ -80,7 +80,7 @@ func TestEraseSession(t *testing.T) {
 		if diff := cmp.Diff(strange, eve.rowsWith("hush", alice)); diff != "" {
 			t.Errorf("another account's content changed:\n%s", diff)
 		}
-		h.settle()
+		h.foldAndRefresh()
 		if diff := cmp.Diff(before, alice.figures()); diff != "" {
 			t.Errorf("figures changed once sums were computed again (-before +after):\n%.3000s", diff)
 		}
@@ -129,7 +129,7 @@ func TestEraseUser(t *testing.T) {
 		if diff := cmp.Diff(strange, eve.rowsWith("jane", alice)); diff != "" {
 			t.Errorf("another account's content changed:\n%s", diff)
 		}
-		h.settle()
+		h.foldAndRefresh()
 		if diff := cmp.Diff(before, alice.figures()); diff != "" {
 			t.Errorf("figures changed once sums were computed again (-before +after):\n%.3000s", diff)
 		}

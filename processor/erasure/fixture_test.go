@@ -103,14 +103,14 @@ func (h *house) exec(sql string, args ...any) {
 	}
 }
 
-// completeNow says that everything accepted until well after now is stored.
+// completeNow notes that everything accepted until well after now is stored.
 func (h *house) completeNow() {
 	h.t.Helper()
 	h.exec(`UPDATE kafka_offsets SET complete_until = now() + interval '1 hour'`)
 }
 
-// settle folds parts of sessions, and refreshes.
-func (h *house) settle() {
+// foldAndRefresh folds parts of sessions, and refreshes.
+func (h *house) foldAndRefresh() {
 	h.t.Helper()
 	h.exec(`SELECT fold_sessions(1000000)`)
 	h.refresh()
@@ -159,7 +159,7 @@ func (h *house) person(name string) *person {
 	return &person{h, a.ID, token}
 }
 
-// event is event number i of a session and a user, with content everywhere that says whose it is.
+// event is event number i of a session and a user, with content everywhere that states whose it is.
 func (p *person) event(i int, session, user string, age time.Duration) schema.Event {
 	at := p.now.Add(-age).Add(time.Duration(i) * time.Second)
 	e := schema.Event{

@@ -102,7 +102,7 @@ const (
 	renameSession = `UPDATE sessions SET session_id = $3, users = '{}' WHERE account_id = $1 AND session_id = $2`
 	renameParts   = `UPDATE session_parts SET session_id = $3, users = '{}' WHERE account_id = $1 AND session_id = $2`
 	renameShares  = `UPDATE session_shares SET session_id = $3, revoked_at = coalesce(revoked_at, now()) WHERE account_id = $1 AND session_id = $2`
-	// The audit log goes on telling that somebody shared the session, by the name that it has now.
+	// The audit log still records that somebody shared the session, under its new name.
 	renameActs = `UPDATE audit_log SET target = $3 WHERE account_id = $1 AND target = $2 AND starts_with(action, 'session.')`
 )
 

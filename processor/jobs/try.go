@@ -11,7 +11,7 @@ import (
 	"github.com/outlayhq/outlay/schema/job"
 )
 
-// internalError stands for errors that say nothing to those who asked for the job, or too much.
+// internalError is shown in place of every error but a Refusal: its text may mean nothing to those who asked for the job, or give away too much.
 const internalError = "Something went wrong on the server. The server's log has the reason."
 
 // try does one try at a job, and records and counts how it ended.
@@ -45,7 +45,7 @@ func recovered(f func() (any, error)) (result any, err error) {
 }
 
 // record writes to the database how a try ended, and returns the outcome for the metrics with the reason. A try whose end
-// cannot be written is rescued later. A stop of the runner does not count as a failed try: it says nothing about the job.
+// cannot be written is rescued later. A stop of the runner does not count as a failed try, because the job is not the cause.
 func (r *Runner) record(ctx context.Context, t *job.Try, result any, err error) (outcome string, _ error) {
 	stopped := errors.Is(ctx.Err(), context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)

@@ -7,7 +7,7 @@ import (
 	"net/mail"
 )
 
-// Config says which mail server to use.
+// Config sets the mail server.
 type Config struct {
 	// SMTPHost is the mail server. Without one no mail is sent.
 	SMTPHost     string `name:"smtp-host" placeholder:"HOST" help:"Mail server. Without one no e-mail is sent."`

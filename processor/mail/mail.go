@@ -91,7 +91,7 @@ func (s *Sender) compose(l *Letter) (*mail.Msg, error) {
 	return m, nil
 }
 
-// options says how to talk to the server. The library heeds ctx until it is connected, and from then on only a timeout of its
+// options returns the settings of one connection to the server. The library heeds ctx until it is connected, and from then on only a timeout of its
 // own, so that is what is left of ctx.
 func (s *Sender) options(ctx context.Context) []mail.Option {
 	timeout := sendTimeout

@@ -130,7 +130,7 @@ func TestMessageIDIsOfTheLetter(t *testing.T) {
 	}
 }
 
-// What the server says for good is told from what may pass, and neither shows the password or the letter.
+// What the server refuses for good is distinguished from what may pass, and neither shows the password or the letter.
 func TestRefusals(t *testing.T) {
 	t.Parallel()
 	for _, tc := range []struct {
@@ -237,7 +237,7 @@ func TestLettersCannotAddHeaders(t *testing.T) {
 	}
 }
 
-// A server that says nothing does not hold up who sends, and one that is away may come back.
+// A server that sends nothing does not hold up who sends, and one that is away may come back.
 func TestServersThatDoNotAnswer(t *testing.T) {
 	t.Parallel()
 	l, err := new(net.ListenConfig).Listen(t.Context(), "tcp", "127.0.0.1:0")
@@ -253,10 +253,10 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	select {
 	case err := <-ended:
 		if timeout := net.Error(nil); !errors.As(err, &timeout) || !timeout.Timeout() || errors.Is(err, ErrRefused) {
-			t.Errorf("a server that says nothing: %v", err)
+			t.Errorf("a server that sends nothing: %v", err)
 		}
 	case <-time.After(30 * time.Second):
-		t.Fatal("a server that says nothing holds up the sender past its context")
+		t.Fatal("a server that sends nothing holds up the sender past its context")
 	}
 	_ = l.Close()
 	if err := send(t, cfg, note); err == nil || errors.Is(err, ErrRefused) {
@@ -264,7 +264,7 @@ func TestServersThatDoNotAnswer(t *testing.T) {
 	}
 }
 
-// Without a server nothing is sent, and it is said.
+// Without a server nothing is sent, and that is reported.
 func TestWithoutServer(t *testing.T) {
 	t.Parallel()
 	if err := send(t, DefaultConfig(), note); !errors.Is(err, ErrNotSetUp) {

@@ -84,7 +84,7 @@ type letter struct {
 	secure, signed bool
 }
 
-// newServer starts a server that is spoken to as mode says, and returns the settings for it.
+// newServer starts a server that is spoken to as mode states, and returns the settings for it.
 func newServer(t *testing.T, s *server, mode string) Config {
 	t.Helper()
 	srv := smtp.NewServer(s)

@@ -40,7 +40,7 @@ func TestSlackGetsPlainText(t *testing.T) {
 		rule := w.rule(w.account, alert.Channel{Type: alert.Slack, Address: slack.URL + "/services/T/B/secret"})
 		m := firing("1")
 		m.Title = "Firing: <!channel> & <https://evil.example|click>"
-		id := w.tell(rule, m)
+		id := w.notify(rule, m)
 		w.step()
 		var got struct{ Text string }
 		if err := json.Unmarshal([]byte(body), &got); err != nil {
@@ -116,7 +116,7 @@ func newMailServer(t *testing.T) *mailServer {
 	return s
 }
 
-// E-mail goes to a server, is tried again when the server says
+// E-mail goes to a server, is tried again when the server answers
 // later, and arrives readable, under one Message-ID.
 func TestEmailGoesThroughARealServer(t *testing.T) {
 	t.Parallel()
@@ -130,7 +130,7 @@ func TestEmailGoesThroughARealServer(t *testing.T) {
 		rule := w.rule(w.account, alert.Channel{Type: alert.Email, Address: "ops@example.com"})
 		m := firing("1")
 		m.Title, m.Summary = "Firing: Größe 🎉 "+strings.Repeat("long ", 30), "$5.10 in 5 min; usual $3.10 ± 1.20"
-		id := w.tell(rule, m)
+		id := w.notify(rule, m)
 		w.step()
 		if d := w.delivery(w.account, id); d.State != alert.Pending || d.Tries[0].Outcome != string(outcomeMail) || d.Tries[0].Status == nil || *d.Tries[0].Status != 451 {
 			t.Errorf("refused for now: %+v", d)

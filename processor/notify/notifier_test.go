@@ -3,8 +3,6 @@ package notify
 import (
 	"context"
 	"fmt"
-	"io"
-	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"slices"
@@ -13,185 +11,12 @@ import (
 	"time"
 
 	"github.com/google/go-cmp/cmp"
-	"github.com/prometheus/client_golang/prometheus"
-	standardwebhooks "github.com/standard-webhooks/standard-webhooks/libraries/go"
 
 	"github.com/outlayhq/outlay/processor/mail"
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/schematest"
-	"github.com/outlayhq/outlay/schema/webhook"
 )
-
-// clock is a time that passes only when it is told to.
-type clock struct {
-	mu sync.Mutex
-	at time.Time
-}
-
-func (c *clock) now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.at
-}
-
-func (c *clock) set(at time.Time) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.at = at
-}
-
-// world is a database with an account, and a notifier that is run by hand.
-type world struct {
-	t        *testing.T
-	db       *schematest.DB
-	clock    *clock
-	notifier *Notifier
-	store    *alert.Store
-	account  schema.ID
-}
-
-func newWorld(t *testing.T, db *schematest.DB, smtp mail.Config) *world {
-	t.Helper()
-	w := &world{t: t, db: db, clock: &clock{at: time.Now().UTC().Truncate(time.Microsecond)}, store: alert.NewStore(db.Pool)}
-	w.account = w.newAccount()
-	w.notifier = w.newNotifier(smtp, w.clock.now)
-	return w
-}
-
-func (w *world) newAccount() schema.ID {
-	w.t.Helper()
-	a, err := account.NewStore(w.db.Pool, time.Now).CreateAccount(w.t.Context(), "test", account.Enterprise)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return a.ID
-}
-
-func (w *world) newNotifier(smtp mail.Config, now func() time.Time) *Notifier {
-	return New(webhook.Config{AllowCIDRs: []string{"127.0.0.1/32"}, AllowHTTP: true}, Deps{
-		Pool: schematest.As(w.t, w.db.Pool, "outlay_processor"), Mail: mail.New(smtp), Metrics: prometheus.NewRegistry(), Log: slog.New(slog.NewTextHandler(w.t.Output(), nil)), Now: now,
-	})
-}
-
-// rule makes a rule of an account with one channel.
-func (w *world) rule(of schema.ID, c alert.Channel) *alert.Rule {
-	w.t.Helper()
-	now, threshold := w.clock.now(), 1.0
-	r := &alert.Rule{
-		ID: schema.NewID(now), AccountID: of, Name: "n", Metric: alert.Events, Window: alert.Hour, Condition: alert.Above,
-		Threshold: &threshold, Enabled: true, CreatedAt: now, UpdatedAt: now, Channels: []alert.Channel{c},
-	}
-	if err := w.store.Create(w.t.Context(), r); err != nil {
-		w.t.Fatal(err)
-	}
-	return r
-}
-
-// tell notes a message of a rule.
-func (w *world) tell(r *alert.Rule, m alert.Message) schema.ID {
-	w.t.Helper()
-	m.RuleID, m.At = &r.ID, w.clock.now()
-	if m.Data == nil {
-		m.Data = map[string]string{"text": "<&> ü 🎉"}
-	}
-	ids, err := w.store.Notify(w.t.Context(), r.AccountID, &m, r.Channels)
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return ids[0]
-}
-
-// firing is a message with a cause of its own.
-func firing(cause string) alert.Message {
-	return alert.Message{Type: alert.AlertFiring, Cause: cause, Title: "Firing: <bot> & co", Summary: "$5.10 in 5 min, above $5.00"}
-}
-
-// step tries what is due now.
-func (w *world) step() {
-	w.t.Helper()
-	var tries sync.WaitGroup
-	for {
-		started, err := w.notifier.start(w.t.Context(), &tries)
-		if err != nil {
-			w.t.Fatal(err)
-		}
-		if !started {
-			break
-		}
-	}
-	tries.Wait()
-}
-
-func (w *world) delivery(of, id schema.ID) alert.Delivery {
-	w.t.Helper()
-	found, err := w.store.DeliveriesOf(w.t.Context(), of, []schema.ID{id})
-	if err != nil || len(found) != 1 {
-		w.t.Fatalf("delivery: %v, %v", found, err)
-	}
-	return found[0]
-}
-
-// pending counts the messages that are not delivered.
-func (w *world) pending() int64 {
-	w.t.Helper()
-	return w.backlog().pending
-}
-
-func (w *world) backlog() backlog {
-	w.t.Helper()
-	b, err := w.notifier.outbox.backlog(w.t.Context())
-	if err != nil {
-		w.t.Fatal(err)
-	}
-	return b
-}
-
-// received is one message that a receiver got and verified.
-type received struct{ id, body string }
-
-// receiver verifies what it gets with the library of Standard Webhooks and answers
-// with one status after the other, the last one for ever.
-type receiver struct {
-	*httptest.Server
-	mu       sync.Mutex
-	secret   string
-	statuses []int
-	got      []received
-}
-
-func newReceiver(t *testing.T, statuses ...int) *receiver {
-	t.Helper()
-	r := &receiver{statuses: statuses}
-	r.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, q *http.Request) {
-		body, err := io.ReadAll(q.Body)
-		if err != nil {
-			t.Error(err)
-		}
-		r.mu.Lock()
-		defer r.mu.Unlock()
-		verifier, err := standardwebhooks.NewWebhook(r.secret)
-		if err == nil {
-			err = verifier.Verify(body, q.Header)
-		}
-		if err != nil {
-			t.Errorf("the signature: %v", err)
-		}
-		r.got = append(r.got, received{q.Header.Get("webhook-id"), string(body)})
-		w.WriteHeader(r.statuses[min(len(r.got), len(r.statuses))-1])
-	}))
-	t.Cleanup(r.Close)
-	return r
-}
-
-func (r *receiver) webhook() alert.Channel { return alert.Channel{Type: alert.Webhook, Address: r.URL} }
-
-func (r *receiver) all() []received {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	return slices.Clone(r.got)
-}
 
 // A receiver that answers 500 three times gets the same message under the same id,
 // signed anew, with growing waits, until it takes it, and then no more.
@@ -202,7 +27,7 @@ func TestWebhookIsTriedUntilItIsTaken(t *testing.T) {
 		r := newReceiver(t, 500, 500, 500, 200)
 		rule := w.rule(w.account, r.webhook())
 		r.secret = rule.Channels[0].Secret
-		id := w.tell(rule, firing("1"))
+		id := w.notify(rule, firing("1"))
 		var waits []time.Duration
 		for range 6 {
 			w.step()
@@ -246,7 +71,7 @@ func TestDeliveryIsGivenUpAfterADay(t *testing.T) {
 	w := newWorld(t, schematest.Database(t), mail.DefaultConfig())
 	r := newReceiver(t, 503)
 	rule := w.rule(w.account, r.webhook())
-	id, began := w.tell(rule, firing("1")), w.clock.now()
+	id, began := w.notify(rule, firing("1")), w.clock.now()
 	r.secret = rule.Channels[0].Secret
 	last := began
 	for range 100 {
@@ -287,7 +112,7 @@ func TestFinalOutcomes(t *testing.T) {
 		if name == outcomeGone {
 			gone.secret = rule.Channels[0].Secret
 		}
-		id := w.tell(rule, firing("1"))
+		id := w.notify(rule, firing("1"))
 		if name == outcomeRemoved {
 			if err := w.store.Delete(t.Context(), w.account, rule.ID); err != nil {
 				t.Fatal(err)
@@ -300,8 +125,8 @@ func TestFinalOutcomes(t *testing.T) {
 	}
 }
 
-// What ended an incident is told after what began it, however often that is tried.
-func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
+// What ended an incident is notified after what began it, however often that is tried.
+func TestTheEndIsSentAfterTheBeginning(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
 		w := newWorld(t, db, mail.DefaultConfig())
@@ -311,9 +136,9 @@ func TestTheEndIsToldAfterTheBeginning(t *testing.T) {
 		incident := schema.NewID(w.clock.now())
 		began, ended := firing("1"), firing("2")
 		began.IncidentID, ended.IncidentID, ended.Type = &incident, &incident, alert.AlertResolved
-		first := w.tell(rule, began)
+		first := w.notify(rule, began)
 		w.clock.set(w.clock.now().Add(time.Second))
-		second := w.tell(rule, ended)
+		second := w.notify(rule, ended)
 		for range 8 {
 			w.step()
 			w.clock.set(w.clock.now().Add(5 * time.Second))
@@ -338,13 +163,13 @@ func TestNotifiersShareTheOutbox(t *testing.T) {
 		r := newReceiver(t, 200)
 		rule := w.rule(w.account, r.webhook())
 		r.secret = rule.Channels[0].Secret
-		killed := w.tell(rule, firing("killed"))
+		killed := w.notify(rule, firing("killed"))
 		if d, err := w.notifier.outbox.next(t.Context(), []schema.ID{}); err != nil || d == nil || d.ID != killed {
 			t.Fatalf("claimed %v, %v", d, err)
 		}
 		const messages = 40
 		for i := range messages {
-			w.tell(rule, firing(fmt.Sprint(i)))
+			w.notify(rule, firing(fmt.Sprint(i)))
 		}
 		var notifiers sync.WaitGroup
 		ctx, stop := context.WithCancel(t.Context())
@@ -367,19 +192,6 @@ func TestNotifiersShareTheOutbox(t *testing.T) {
 	})
 }
 
-// patience is how long is waited for what has to happen.
-const patience = 3 * time.Minute
-
-func await(t *testing.T, done func() bool) {
-	t.Helper()
-	for deadline := time.Now().Add(patience); !done(); {
-		if time.Now().After(deadline) {
-			t.Fatalf("waited %v in vain", patience)
-		}
-		time.Sleep(10 * time.Millisecond)
-	}
-}
-
 // A receiver that hangs, or answers without end, holds up nobody else's messages, and
 // its account's no longer than it hangs.
 func TestAHangingReceiverHoldsUpNobodyElse(t *testing.T) {
@@ -400,7 +212,7 @@ func TestAHangingReceiverHoldsUpNobodyElse(t *testing.T) {
 	t.Cleanup(endless.Close)
 	slow := w.rule(w.account, alert.Channel{Type: alert.Webhook, Address: stuck.URL})
 	for i := range 3 * maxInHand {
-		w.tell(slow, firing(fmt.Sprint(i)))
+		w.notify(slow, firing(fmt.Sprint(i)))
 	}
 	w.notifier.poster.client.Timeout = 2 * patience // Nothing below waits so long.
 	ctx, stop := context.WithCancel(t.Context())
@@ -408,7 +220,7 @@ func TestAHangingReceiverHoldsUpNobodyElse(t *testing.T) {
 	running.Go(func() { _ = w.notifier.Run(ctx) })
 	other := w.newAccount()
 	big := w.rule(other, alert.Channel{Type: alert.Webhook, Address: endless.URL})
-	id := w.tell(big, firing("big"))
+	id := w.notify(big, firing("big"))
 	await(t, func() bool { return w.delivery(other, id).State == alert.Delivered })
 	if n := w.pending(); n != 3*maxInHand {
 		t.Errorf("%d messages wait for the receiver that hangs, want %d", n, 3*maxInHand)

@@ -21,7 +21,7 @@ type delivery struct {
 	ChannelID   schema.ID
 	ChannelType alert.ChannelType
 	Address     string
-	// Secret is empty for e-mail, and sealed until the notifier has opened it. Removed says that there is no such channel any more.
+	// Secret is empty for e-mail, and sealed until the notifier has opened it. Removed is set when there is no such channel any more.
 	Secret  string
 	Removed bool
 	Title   string

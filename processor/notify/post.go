@@ -47,7 +47,7 @@ type poster struct {
 	now    func() time.Time
 }
 
-// webhook sends a message as Standard Webhooks say: its id and the time are signed
+// webhook sends a message in the format of Standard Webhooks: its id and the time are signed
 // with it, so that nobody can change, forge or replay it.
 func (p *poster) webhook(ctx context.Context, d *delivery) result {
 	header := http.Header{}
@@ -121,8 +121,7 @@ func (p *poster) post(ctx context.Context, address string, body []byte, header h
 	return r
 }
 
-// reason is what a failed connection is called. It says nothing of what is at the
-// other end of it.
+// reason classifies a failed connection. It reveals nothing about the other end: the address may be inside the network.
 func reason(err error) outcome {
 	var timeout net.Error
 	switch {

@@ -50,7 +50,7 @@ func TestSecretsAreEncrypted(t *testing.T) {
 	if stored := w.storedSecrets(); strings.Contains(stored, "whsec_") || strings.Contains(stored, "hidden") || strings.Count(stored, keys.Prefix()) != 2 {
 		t.Errorf("the database has %s", stored)
 	}
-	id := w.tell(rule, firing("1"))
+	id := w.notify(rule, firing("1"))
 	w.step()
 	d := w.delivery(w.account, id)
 	if d.State != alert.Pending || len(d.Tries) != 1 || d.Tries[0].Outcome != "no_secrets_key" || len(r.all()) > 0 {
@@ -84,7 +84,7 @@ func TestSecretsMoveToTheFirstKey(t *testing.T) {
 		t.Errorf("the database has %s", stored)
 	}
 	w.notifier.secrets = secretKeys(t, newer)
-	w.tell(rule, firing("1"))
+	w.notify(rule, firing("1"))
 	w.step()
 	if len(r.all()) != 1 {
 		t.Error("the webhook was not called with the newer key alone")

@@ -67,7 +67,7 @@ func (a *amount) cents() *big.Int {
 	return cents
 }
 
-// dollars writes nano-dollars as dollars and cents. What is more than nothing and rounds to nothing says so.
+// dollars writes nano-dollars as dollars and cents. An amount above zero that rounds to zero is written as less than a cent.
 func (a *amount) dollars() string {
 	cents := a.cents()
 	if cents.Sign() == 0 && !a.isZero() {
@@ -84,7 +84,7 @@ func (a *amount) exact() string {
 	return dollars.FloatString(decimals)
 }
 
-// short writes a number of tokens in the room that a table has: 1,234 or 12.3 M.
+// short writes a number of tokens in the space of a table cell: 1,234 or 12.3 M.
 func (a *amount) short() string {
 	for _, unit := range []struct {
 		digits int

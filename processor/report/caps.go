@@ -15,7 +15,7 @@ FROM budgets b
 WHERE b.account_id = $1 AND ($4::text[] IS NULL OR b.agent = '' OR b.agent = ANY ($4))
 ORDER BY b.agent COLLATE "C"`
 
-// caps reads the caps that there are and adds what the period says of their agents.
+// caps reads the caps that are set, each with the figures of its agent in the period.
 func (rd *reader) caps(ctx context.Context, s *Statement) ([]Cap, error) {
 	account := &Line{Figures: s.Totals}
 	if rd.agents != nil {

@@ -27,7 +27,7 @@ type dots struct {
 	height int
 }
 
-// stroked says which runes are drawn as strokes. It is made once, when the first name asks for it.
+// stroked marks the runes that are drawn as strokes. It is computed once, when the first name needs it.
 var stroked = sync.OnceValue(func() *[0x10000]bool {
 	var found [0x10000]bool
 	for r := rune(0x1100); r < 0x10000; r++ {

@@ -113,7 +113,7 @@ func TestIncompleteReportStatesSo(t *testing.T) {
 	db := schematest.Database(t)
 	l := newLedger(t, db.Pool, "Behind")
 	h := newHook(t)
-	l.tellsTo(h)
+	l.notifiesTo(h)
 	l.store(call{at: november.Add(time.Hour), agent: "a", provider: "openai", model: "m", in: 10, out: 5, cost: 1_000_000_000, source: "calculated", price: "p@1"})
 	until := time.Now().UTC().Add(-time.Hour).Truncate(time.Second)
 	l.complete(until)
@@ -135,7 +135,7 @@ func TestIncompleteReportStatesSo(t *testing.T) {
 	}
 	eventually(t, "the message", func() bool { return len(h.received()) == 1 })
 	if d := h.received()[0].Data; d.Complete || d.CompleteUntil == nil || !d.CompleteUntil.Equal(until) || !strings.HasSuffix(d.Summary, line) {
-		t.Errorf("told %+v", d)
+		t.Errorf("notified %+v", d)
 	}
 }
 

@@ -8,7 +8,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 )
 
-// csvHeader names the columns. A line is about what its section says; columns that have no meaning there are empty.
+// csvHeader names the columns. The first column names the section of a line; columns without a meaning in that section are empty.
 var csvHeader = []string{
 	"section", "date", "agent", "provider", "model", "code", "events", "errors", "unpriced_events",
 	"input_tokens", "output_tokens", "cache_read_tokens", "cost_usd", "previous_cost_usd", "refused_events", "refused_cost_usd", "detail",
@@ -54,7 +54,7 @@ func WriteCSV(s *Statement) []byte {
 	return w.text
 }
 
-// describe says what the figures are of.
+// describe states which report, account and period the figures belong to.
 func (s *Statement) describe() string {
 	return strings.Join([]string{
 		s.Title, s.AccountName, s.AccountID, s.ReportID, "from " + s.From.Format(time.RFC3339), "to " + s.To.Format(time.RFC3339),

@@ -65,7 +65,7 @@ func (l *ledger) budgets() {
 	l.exec(`INSERT INTO budget_resets (account_id, agent, at, period_start, period_end, epoch, spent_nano_usd) VALUES ($1, 'agent-0003', $2::timestamptz, $2::timestamptz, $2::timestamptz + interval '1 day', 1, 5)`, l.account, november.AddDate(0, 0, 3))
 }
 
-// A period without events, and one with a single agent, give a document that says so.
+// A period without events, and one with a single agent, give a document that shows it.
 func TestSmallReports(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)
@@ -210,7 +210,7 @@ func TestHostileCSV(t *testing.T) {
 	}
 }
 
-// largeReportVar is the time that a large report may take, such as 2s: it is judged only where it is given.
+// largeReportVar is the time that a large report may take, such as 2s: it is evaluated only where it is given.
 const largeReportVar = "OUTLAY_LARGE_REPORT"
 
 // Two thousand agents over a month take less than 100 MiB from the rows to the documents, on at most 100 pages, whatever they are

@@ -196,7 +196,7 @@ func text(t testing.TB, pdf []byte) []string {
 
 func sum256(b []byte) string { return fmt.Sprintf("%x", sha256.Sum256(b)) }
 
-// show writes a document to where OUTLAY_SHOW_REPORTS says, to be looked at.
+// show writes a document to where OUTLAY_SHOW_REPORTS names, to be looked at.
 func show(t testing.TB, name string, pdf []byte) {
 	t.Helper()
 	if dir := os.Getenv("OUTLAY_SHOW_REPORTS"); dir != "" {

@@ -16,7 +16,7 @@ const (
 	bold    = "B"
 )
 
-// glyphs says which runes both weights can show. It is made once, from the fonts in the binary.
+// glyphs marks the runes that both weights can show. It is made once, from the fonts in the binary.
 var glyphs = sync.OnceValue(func() *[0x10000]bool {
 	var both [0x10000]bool
 	for _, ttf := range [][]byte{dejavusanscondensed.TTF, dejavusanscondensedbold.TTF} {

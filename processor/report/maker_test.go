@@ -157,7 +157,7 @@ func TestSendingIsTriedAgain(t *testing.T) {
 	}
 }
 
-// Without a mail server the report is made, and says that it was not sent.
+// Without a mail server the report is made, and marked as not sent.
 func TestWithoutMailServer(t *testing.T) {
 	t.Parallel()
 	db := schematest.Database(t)

@@ -31,7 +31,7 @@ type readyData struct {
 	Summary  string `json:"summary"`
 }
 
-// readyMessage says that a report is ready. Its cause names the report, so that a channel is notified once.
+// readyMessage returns the message that a report is ready. Its cause names the report, so that a channel is notified once.
 func readyMessage(r *report.Report, s *Statement, sizeBytes int, now time.Time) *alert.Message {
 	id := r.ID.Text(report.Prefix)
 	summary := r.Title + ", " + r.Period() + ": " + s.Totals.Cost.dollars() + " spent on " + events(s.Totals.Events) + "."

@@ -31,11 +31,11 @@ type hook struct {
 	mu     sync.Mutex
 	secret string
 	tries  map[string]int
-	taken  []told
+	taken  []readyNote
 }
 
-// told is a message of a report.
-type told struct {
+// readyNote is a message of a report.
+type readyNote struct {
 	Type string `json:"type"`
 	Data struct {
 		ReportID      string      `json:"report_id"`
@@ -70,7 +70,7 @@ func newHook(t *testing.T) *hook {
 			w.WriteHeader(http.StatusInternalServerError)
 			return
 		}
-		var m told
+		var m readyNote
 		if err := json.Unmarshal(body, &m); err != nil {
 			t.Error(err)
 		}
@@ -80,14 +80,14 @@ func newHook(t *testing.T) *hook {
 	return h
 }
 
-func (h *hook) received() []told {
+func (h *hook) received() []readyNote {
 	h.mu.Lock()
 	defer h.mu.Unlock()
-	return append([]told(nil), h.taken...)
+	return append([]readyNote(nil), h.taken...)
 }
 
-// tellsTo makes a webhook the only channel of the ledger's account.
-func (l *ledger) tellsTo(h *hook) {
+// notifiesTo makes a webhook the only channel of the ledger's account.
+func (l *ledger) notifiesTo(h *hook) {
 	l.t.Helper()
 	channels, err := alert.NewStore(l.pool).SetChannels(l.t.Context(), l.account, nil,
 		[]alert.Channel{{Type: alert.Webhook, Address: h.URL}}, time.Now())
@@ -128,15 +128,15 @@ func runNotifier(t *testing.T, pool *pgxpool.Pool) {
 	})
 }
 
-// Every report that becomes ready, asked for or scheduled, is told once to the account's channels, signed, with its figures; other
-// accounts are told nothing of it. Two processors and a receiver that fails at first change nothing.
+// Every report that becomes ready, asked for or scheduled, is notified once to the account's channels, signed, with its figures; other
+// accounts are not notified of it. Two processors and a receiver that fails at first change nothing.
 func TestReadyReportIsNotifiedOnce(t *testing.T) {
 	t.Parallel()
 	schematest.EachEdition(t, func(t *testing.T, db *schematest.DB) {
-		l, other := newLedger(t, db.Pool, "Told"), newLedger(t, db.Pool, "Not told")
+		l, other := newLedger(t, db.Pool, "Notified"), newLedger(t, db.Pool, "Not notified")
 		h, strange := newHook(t), newHook(t)
-		l.tellsTo(h)
-		other.tellsTo(strange)
+		l.notifiesTo(h)
+		other.notifiesTo(strange)
 		l.store(call{at: november.Add(time.Hour), agent: "a", provider: "openai", model: "m", in: 10, out: 5, cost: 1_234_567_890_123, source: "calculated"})
 		l.refresh()
 		x := l.schedule(week, "a@example.com")
@@ -159,24 +159,24 @@ func TestReadyReportIsNotifiedOnce(t *testing.T) {
 			ready, err := report.NewStore(db.Pool).Get(t.Context(), l.account, r)
 			if err != nil || ready.Status != report.Ready || m.Type != "report.ready" || m.Data.Title != ready.Title || m.Data.SizeBytes != ready.SizeBytes ||
 				m.Data.Download != "/v1/reports/"+m.Data.ReportID+"/download" {
-				t.Errorf("told %+v of %+v, %v", m, ready, err)
+				t.Errorf("notified %+v of %+v, %v", m, ready, err)
 			}
 			switch ready.ID {
 			case asked.ID:
 				if want := "<November> ü 🎉, 2025-11-01 to 2025-11-30: $1,234.57 spent on 1 event."; m.Data.ScheduleID != nil ||
 					m.Data.CostUSD != "1234.567890123" || m.Data.Summary != want {
-					t.Errorf("told %+v of the report that was asked for", m.Data)
+					t.Errorf("notified %+v of the report that was asked for", m.Data)
 				}
 			default:
 				if m.Data.ScheduleID == nil || *m.Data.ScheduleID != x.ID.Text(report.SchedulePrefix) {
-					t.Errorf("told %+v of the scheduled report", m.Data)
+					t.Errorf("notified %+v of the scheduled report", m.Data)
 				}
 			}
 		}
 	})
 }
 
-// A report is not ready before it is noted whom to tell, and nobody is told before it is ready: whichever of the two the database
+// A report is not ready before it is noted whom to notify, and nobody is notified before it is ready: whichever of the two the database
 // refuses, the other did not happen.
 func TestReportIsReadyAndNotifiedOrNeither(t *testing.T) {
 	t.Parallel()
@@ -192,7 +192,7 @@ func TestReportIsReadyAndNotifiedOrNeither(t *testing.T) {
 			t.Parallel()
 			db := schematest.Database(t)
 			l, h := newLedger(t, db.Pool, "Both"), newHook(t)
-			l.tellsTo(h)
+			l.notifiesTo(h)
 			l.exec(refuse.make)
 			asked := l.ask(report.Request{From: november, To: november.AddDate(0, 1, 0)})
 			runMaker(t, db.Pool, mail.DefaultConfig())
@@ -212,7 +212,7 @@ func TestReportIsReadyAndNotifiedOrNeither(t *testing.T) {
 			runNotifier(t, db.Pool)
 			eventually(t, "the message", func() bool { return len(h.received()) == 1 })
 			if r, err := report.NewStore(l.pool).Get(t.Context(), l.account, asked.ID); err != nil || r.Status != report.Ready {
-				t.Errorf("told without being ready: %+v, %v", r, err)
+				t.Errorf("notified without being ready: %+v, %v", r, err)
 			}
 		})
 	}

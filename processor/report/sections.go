@@ -129,7 +129,7 @@ func (d *drawing) unpriced() {
 func (d *drawing) prices() {
 	d.heading("Prices applied", 3*rowHeight)
 	if len(d.s.Prices) == 0 {
-		d.paragraph("No event of this period tells by which price it was priced.", 8.5, grey)
+		d.paragraph("No event of this period has a recorded price.", 8.5, grey)
 		return
 	}
 	t := d.table(column{"Price", 54, left, false}, column{"US dollars a million tokens", 84, left, false},
@@ -147,7 +147,7 @@ func (d *drawing) prices() {
 	}
 	if d.s.PricesUnknown > 0 {
 		d.y += 2
-		d.paragraph(fmt.Sprintf("Of %s events it is not told: they are kept as sums only.", count(d.s.PricesUnknown)), 8.5, grey)
+		d.paragraph(fmt.Sprintf("The price of %s events is not recorded: only their sums are kept.", count(d.s.PricesUnknown)), 8.5, grey)
 	}
 }
 
@@ -164,7 +164,7 @@ func rates(rates []Rate) string {
 	return text
 }
 
-// notes says how to read the figures.
+// notes explains how to read the figures.
 func (d *drawing) notes() {
 	d.heading("Notes", 20)
 	complete := "Everything that was accepted until the report was generated is in the figures."

@@ -18,7 +18,7 @@ import (
 	outlaymail "github.com/outlayhq/outlay/processor/mail"
 )
 
-// mailServer is an SMTP server that keeps what it is sent, and answers some addresses as it is told.
+// mailServer is an SMTP server that keeps what it is sent, and answers some addresses as it is asked to.
 type mailServer struct {
 	listener net.Listener
 	mu       sync.Mutex
@@ -97,7 +97,7 @@ func (s *mailServer) serve(conn net.Conn) {
 			say("250 ok")
 		case "RCPT":
 			l.to = between(rest)
-			say(s.judge(l.to))
+			say(s.reply(l.to))
 		case "DATA":
 			say("354 go on")
 			l.data = readData(in)
@@ -114,7 +114,7 @@ func (s *mailServer) serve(conn net.Conn) {
 	}
 }
 
-func (s *mailServer) judge(address string) string {
+func (s *mailServer) reply(address string) string {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if a := s.answers[address]; a != nil && a.times > 0 {

@@ -88,7 +88,7 @@ type Price struct {
 	Rates  []Rate
 }
 
-// Rate is what a million tokens of one kind cost, as the event says that it was priced by.
+// Rate is what a million tokens of one kind cost, as recorded in the event.
 type Rate struct {
 	Kind string `json:"kind"`
 	// USDPerMillion is the number as it stands in the event.

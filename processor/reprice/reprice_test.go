@@ -84,7 +84,7 @@ func body(from, to time.Time, more string) string {
 	return fmt.Sprintf(`{"from":%q,"to":%q%s}`, from.UTC().Format(time.RFC3339Nano), to.UTC().Format(time.RFC3339Nano), more)
 }
 
-// Repricing gives every event what the pinned book says and corrects all that is summed from it; a dry run says the same and
+// Repricing gives every event what the pinned book states and corrects all that is summed from it; a dry run states the same and
 // changes nothing.
 func TestRepriceCorrectsEverySum(t *testing.T) {
 	t.Parallel()
@@ -115,7 +115,7 @@ func TestRepriceCorrectsEverySum(t *testing.T) {
 
 		done := l.reprice(body(from, to, ""))
 		if diff := cmp.Diff(dry, done); diff != "" {
-			t.Errorf("not what the dry run said (-dry +real):\n%.2000s", diff)
+			t.Errorf("not what the dry run found (-dry +real):\n%.2000s", diff)
 		}
 		if diff := cmp.Diff(want, l.stored()); diff != "" {
 			t.Errorf("events (-want +got):\n%.2000s", diff)

@@ -24,7 +24,7 @@ type event struct {
 	cost            int64
 	source          schema.CostSource
 	priceID         *string
-	// implicit says that its session was made for it.
+	// implicit is set when the session was made for this event alone.
 	implicit bool
 }
 
@@ -47,7 +47,7 @@ func (r *Repricer) read(ctx context.Context, state *reprice.State, end time.Time
 		state.ReceivedBefore, state.Model, sliceEvents)
 	return pgx.CollectRows(rows, func(row pgx.CollectableRow) (e event, err error) {
 		u := &e.usage
-		u.Given = true // Without usage there is nothing to price, and the source says so.
+		u.Given = true // Events without usage have another cost source, and are not selected.
 		err = row.Scan(&e.Time, &e.Event, &e.Partition, &e.Offset, &e.provider, &e.model, &u.Input, &u.Output,
 			&u.CacheRead, &u.CacheWrite, &u.CacheWrite1h, &u.Reasoning, &e.cost, &e.source, &e.priceID, &e.implicit)
 		return e, err

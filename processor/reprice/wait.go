@@ -30,7 +30,7 @@ func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
 		return fmt.Errorf("wait for the events that were received before: %w", err)
 	}
 	if !stored {
-		return jobs.Refuse("Events that were accepted before are not stored yet. Ask again when they are; complete_until in analytics says when.")
+		return jobs.Refuse("Events that were accepted before are not stored yet. Ask again once complete_until in analytics has passed the time of this request.")
 	}
 	return nil
 }

@@ -12,9 +12,9 @@ type Item struct {
 	Offset    int64
 	// Event is what the record holds. It is not stored when Dead is set.
 	Event schema.Event
-	// Dead says why the record cannot be stored, or is nil.
+	// Dead is the reason why the record cannot be stored, or nil.
 	Dead *DeadLetter
-	// Late says that the record was written to Kafka so long after the event arrived that its client has surely no
+	// Late is set when the record was written to Kafka so long after the event arrived that its client has surely no
 	// confirmation. If one of its leases was given up before it was written, it is refused.
 	Late bool
 }

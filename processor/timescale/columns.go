@@ -10,7 +10,7 @@ import (
 type elementType struct {
 	sql string
 	oid uint32
-	// split says that each element is a list, its members joined by separator: PostgreSQL has no arrays of arrays of any length.
+	// split is set when each element is a list, its members joined by separator: PostgreSQL has no arrays of arrays of any length.
 	split bool
 }
 

@@ -24,7 +24,7 @@ const (
 	stateConfigurationLimit = "53400" // such as temp_file_limit
 )
 
-// Class says what an error of Save asks for. It is a metric's label.
+// Class is what the caller has to do about an error of Save. It is a metric's label.
 type Class string
 
 // The classes of errors.

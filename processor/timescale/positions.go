@@ -64,7 +64,7 @@ func (p *Positions) Others(ctx context.Context) ([]string, error) {
 	return topics, nil
 }
 
-// Mark says that all records of a partition up to, but not including, End were
+// Mark states that all records of a partition up to, but not including, End were
 // in Kafka at time At, and no others.
 type Mark struct {
 	Partition int32

@@ -65,7 +65,7 @@ const maxKeyRaces = 5
 // Items are sorted by partition and offset and match the spans.
 //
 // ErrFenced means that some partition stands elsewhere. After any error but
-// ErrFenced the batch may or may not be stored: Positions says which.
+// ErrFenced the batch may or may not be stored: ask Positions.
 func (s *Sink) Save(ctx context.Context, spans []Span, items []Item) (Result, error) {
 	conn, err := s.pool.Acquire(ctx)
 	if err != nil {

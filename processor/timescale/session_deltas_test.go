@@ -27,7 +27,7 @@ WITH listed AS (
 )
 SELECT (SELECT count(*) FROM (TABLE listed EXCEPT TABLE stored) AS d) + (SELECT count(*) FROM (TABLE stored EXCEPT TABLE listed) AS d)`
 
-// What the list of sessions says is what the events add up to, batch after batch,
+// What the list of sessions states is what the events add up to, batch after batch,
 // with the largest numbers there are, and whatever is folded when. Duplicates and
 // dead letters are in neither, and a batch that is tried again adds nothing.
 func TestSaveKeepsTheListOfSessions(t *testing.T) {

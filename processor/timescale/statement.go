@@ -109,7 +109,7 @@ var placeholder = regexp.MustCompile(`\{[a-z_0-9.:]+\}`)
 //	{group:names}    the names of all columns
 //	{group:unnest}   the elements of all columns, for a select list
 //
-// A placeholder that names nothing panics: it is a fault of the program, and every batch would meet it.
+// expand panics on a placeholder that names nothing: it is an error in the program, and no batch could be stored.
 func expand(statement string, groups []parameters) string {
 	values := map[string]string{"{topic}": topicParameter}
 	number := 2

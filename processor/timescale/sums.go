@@ -82,7 +82,7 @@ func (s *eventSum) addSum(o *eventSum) {
 
 // sums are what the events of a batch add up to, for the tables that are kept up as events arrive. Memory is kept for the next batch.
 type sums struct {
-	// index says at which place of keys and sums a key is.
+	// index is the place of a key in keys and sums.
 	index map[sumKey]int
 	keys  []sumKey
 	sums  []eventSum

@@ -10,7 +10,7 @@ import (
 
 const day = 24 * time.Hour
 
-// rule says which rows of a table are deleted.
+// rule describes the rows of one table that are deleted by age.
 type rule struct {
 	table string
 	// keep is how long a row is kept, counted from the time that the statement looks at.

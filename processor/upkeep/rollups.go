@@ -19,7 +19,7 @@ const materializeAfter = 15 * time.Minute
 type rollup struct {
 	view  string
 	width time.Duration
-	// overBatches says that it is made of usage_15m, which batches write to, and not of the rollup before it, which only refreshes do.
+	// overBatches is set when it is made of usage_15m, which batches write to, and not of the rollup before it, which only refreshes do.
 	overBatches bool
 }
 

@@ -25,7 +25,7 @@ type Deps struct {
 	Pool *pgxpool.Pool
 	// Topic is that of the events.
 	Topic string
-	// Times say when the lease of a silent replica is released.
+	// Times hold the age from which a silent replica is dead and its leases are released.
 	Times   budget.Times
 	Metrics prometheus.Registerer
 	Log     *slog.Logger

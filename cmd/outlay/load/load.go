@@ -35,7 +35,7 @@ type Config struct {
 	Agents int
 	// Batch is how many events one request carries; 1 uses POST /v1/track.
 	Batch int
-	// Keys says that every event carries an idempotency key, so that a request
+	// Keys gives every event an idempotency key, so that a request
 	// without a clear answer is sent again until there is one.
 	Keys bool
 	// GiveUp is how long one request is tried.
@@ -82,7 +82,7 @@ func (r *Report) Difference() int {
 	return 0
 }
 
-// CostDifference is the stored money minus the acknowledged money. It says
+// CostDifference is the stored money minus the acknowledged money. It means
 // something only when no event is unknown.
 func (r *Report) CostDifference() schema.NanoUSD { return r.StoredCost - r.Cost }
 

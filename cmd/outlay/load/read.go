@@ -43,7 +43,7 @@ func newReader(ctx context.Context, cfg Config, client *http.Client) (*reader, e
 const pollInterval = 200 * time.Millisecond
 
 // waitStored fills in what the service shows of the run, once it shows all that
-// was acknowledged and says that nothing is on its way any more, or when it makes
+// was acknowledged and reports that nothing is on its way any more, or when it makes
 // no progress for cfg.Wait.
 func (r *reader) waitStored(ctx context.Context, run string, report *Report) error {
 	acknowledged := time.Now()
