@@ -3,6 +3,7 @@ package processor
 import (
 	"context"
 	"fmt"
+	"slices"
 	"strconv"
 
 	"github.com/twmb/franz-go/pkg/kgo"
@@ -10,23 +11,16 @@ import (
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
-// letters writes records that cannot be stored to the dead-letter topic.
-type letters struct {
-	client *kgo.Client
-	topic  string
-}
-
-// send copies the dead records of a batch to the dead-letter topic and waits
-// until Kafka has them. It comes before the save that moves past them, so a
-// crash in between may copy one twice, never lose it: topic, partition and offset
-// in its headers distinguish copies.
-func (l *letters) send(ctx context.Context, b batch) error {
+// sendDeadLetters copies the dead records of a batch to the dead-letter topic and waits until Kafka has them. It comes before the
+// save that moves past them, so a crash in between may copy a record twice and never lose it: topic, partition and offset in its
+// headers distinguish copies.
+func (p *Processor) sendDeadLetters(ctx context.Context, b batch) error {
 	for i := range b {
 		it := &b[i]
 		if it.Dead == nil || it.copied {
 			continue
 		}
-		if err := l.client.ProduceSync(ctx, letter(l.topic, it)).FirstErr(); err != nil {
+		if err := p.producer.Load().ProduceSync(ctx, deadLetter(p.dead, it)).FirstErr(); err != nil {
 			return fmt.Errorf("copy a record to the dead letters: %w", err)
 		}
 		it.copied = true
@@ -34,18 +28,16 @@ func (l *letters) send(ctx context.Context, b batch) error {
 	return nil
 }
 
-func letter(topic string, it *item) *kgo.Record {
-	headers := append([]kgo.RecordHeader(nil), it.record.Headers...)
-	for _, h := range []struct{ key, value string }{
-		{wire.TopicHeader, it.record.Topic},
-		{wire.PartitionHeader, strconv.Itoa(int(it.Partition))},
-		{wire.OffsetHeader, strconv.FormatInt(it.Offset, 10)},
-		{wire.ReasonHeader, string(it.Dead.Reason)},
-		{wire.SQLStateHeader, it.Dead.SQLState},
-	} {
-		headers = append(headers, kgo.RecordHeader{Key: h.key, Value: []byte(h.value)})
-	}
+// deadLetter returns the copy of a record: its key, value and headers, with headers for where it was and why it is dead.
+func deadLetter(topic string, it *item) *kgo.Record {
+	header := func(key, value string) kgo.RecordHeader { return kgo.RecordHeader{Key: key, Value: []byte(value)} }
 	return &kgo.Record{
-		Topic: topic, Key: it.record.Key, Value: it.record.Value, Headers: headers,
+		Topic: topic, Key: it.record.Key, Value: it.record.Value,
+		Headers: append(slices.Clone(it.record.Headers),
+			header(wire.TopicHeader, it.record.Topic),
+			header(wire.PartitionHeader, strconv.Itoa(int(it.Partition))),
+			header(wire.OffsetHeader, strconv.FormatInt(it.Offset, 10)),
+			header(wire.ReasonHeader, string(it.Dead.Reason)),
+			header(wire.SQLStateHeader, it.Dead.SQLState)),
 	}
 }

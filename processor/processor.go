@@ -6,6 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"maps"
+	"slices"
 	"sync/atomic"
 	"time"
 
@@ -48,16 +50,14 @@ type Processor struct {
 	positions *timescale.Positions
 	sink      *timescale.Sink
 	owned     *assignment
-	letters   *letters
 	upkeep    *upkeep.Upkeep
 	metrics   *metrics
 	times     budget.Times
 	log       *slog.Logger
 	now       func() time.Time
 
-	// letterbox is the client of the dead letters; nil before Run. It lasts from membership to membership, so readiness asks with it.
-	letterbox atomic.Pointer[kgo.Client]
-
+	// producer writes dead letters; nil before Run. It outlives the memberships of the group, so readiness asks with it.
+	producer atomic.Pointer[kgo.Client]
 	// consumer is the client of the present membership; nil before the first.
 	consumer atomic.Pointer[kgo.Client]
 
@@ -67,7 +67,7 @@ type Processor struct {
 
 // New returns a Processor. Its configuration was validated.
 func New(cfg Config, d Deps) *Processor {
-	p := &Processor{
+	return &Processor{
 		cfg: cfg, pool: d.Pool, kafka: d.Kafka, topic: d.Topic, dead: d.DeadLetters, log: d.Log, now: d.Now,
 		positions: timescale.NewPositions(d.Pool, d.Topic),
 		sink:      timescale.New(d.Pool, d.Topic),
@@ -78,7 +78,6 @@ func New(cfg Config, d Deps) *Processor {
 			Pool: cmp.Or(d.Owner, d.Pool), Topic: d.Topic, Times: cfg.Times.OrDefault(), Metrics: d.Metrics, Log: d.Log, Now: d.Now,
 		}),
 	}
-	return p
 }
 
 // Run processes until ctx ends, and returns nil then. Its stop order: polling
@@ -90,8 +89,7 @@ func (p *Processor) Run(ctx context.Context) error {
 		return fmt.Errorf("make the dead-letter producer: %w", err)
 	}
 	defer producer.Close()
-	p.letters = &letters{client: producer, topic: p.dead}
-	p.letterbox.Store(producer)
+	p.producer.Store(producer)
 
 	g, ctx := errgroup.WithContext(ctx)
 	g.Go(func() error { return p.upkeep.Run(ctx, producer) })
@@ -166,10 +164,7 @@ func (p *Processor) leave(ctx context.Context, client *kgo.Client) {
 // database's. It waits for the database as long as the assignment lasts.
 func (p *Processor) start(ctx context.Context, offsets map[string]map[int32]kgo.Offset) (map[string]map[int32]kgo.Offset, error) {
 	assigned := offsets[p.topic]
-	partitions := make([]int32, 0, len(assigned))
-	for partition := range assigned {
-		partitions = append(partitions, partition)
-	}
+	partitions := slices.Collect(maps.Keys(assigned))
 	next, err := p.next(ctx, partitions)
 	if err != nil {
 		return nil, err
@@ -212,7 +207,7 @@ func (p *Processor) Ready(ctx context.Context) error {
 	if err := p.pool.Ping(ctx); err != nil {
 		return errors.New("the database does not answer")
 	}
-	if client := p.letterbox.Load(); client != nil {
+	if client := p.producer.Load(); client != nil {
 		return topic.Exists(ctx, client, p.topic)
 	}
 	return nil

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const (
@@ -45,10 +47,10 @@ func (p *Processor) shrink(ctx context.Context, b batch) error {
 			return err
 		case len(part) > 1:
 			size = len(part) / 2
-			err = sleep(ctx, shrinkWait)
+			err = backoff.Sleep(ctx, shrinkWait)
 		case alone < maxAlone || part[0].Dead != nil:
-			err = sleep(ctx, backoff(alone))
 			alone++
+			err = sleep(ctx, alone)
 		default:
 			alone = 0
 			err = p.compare(ctx, b, failed)
@@ -68,8 +70,8 @@ func (p *Processor) compare(ctx context.Context, b batch, cause *unprocessable) 
 	}
 	dead := &timescale.DeadLetter{
 		Reason:   timescale.ReasonRefused,
-		Detail:   fmt.Sprintf("SQLSTATE %s, again and again, while other records were stored", timescale.SQLState(cause)),
-		SQLState: timescale.SQLState(cause),
+		Detail:   fmt.Sprintf("SQLSTATE %s, again and again, while other records were stored", pgdb.SQLState(cause)),
+		SQLState: pgdb.SQLState(cause),
 	}
 	others := append(batch(nil), b[:min(len(b), 1+maxProbe)]...)
 	for i := 1; i < len(others); i++ {

@@ -4,10 +4,11 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"math/rand/v2"
 	"time"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // saveTimeout bounds one try to save a batch. The server's own statement_timeout
@@ -48,7 +49,7 @@ func (p *Processor) storeWhole(ctx context.Context, b batch) error {
 			return &unprocessable{err}
 		case timescale.Transient:
 			p.log.WarnContext(ctx, "batch not saved, trying again", "records", len(b), "attempt", attempt+1, "error", err)
-			if err := sleep(ctx, backoff(attempt)); err != nil {
+			if err := sleep(ctx, attempt+1); err != nil {
 				return err
 			}
 		case timescale.Fenced:
@@ -67,7 +68,7 @@ func (p *Processor) storeWhole(ctx context.Context, b batch) error {
 func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), saveTimeout)
 	defer cancel()
-	if err := p.letters.send(ctx, b); err != nil {
+	if err := p.sendDeadLetters(ctx, b); err != nil {
 		p.fail(err)
 		return err
 	}
@@ -102,7 +103,7 @@ func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) e
 
 func (p *Processor) fail(err error) {
 	reason := string(timescale.Classify(err))
-	if state := timescale.SQLState(err); state != "" {
+	if state := pgdb.SQLState(err); state != "" {
 		reason += " (SQLSTATE " + state + ")"
 	}
 	p.failing.Store(&reason)
@@ -114,8 +115,8 @@ func (p *Processor) bisect(ctx context.Context, b batch, cause error) error {
 	if len(b) == 1 {
 		b[0].Dead = &timescale.DeadLetter{
 			Reason:   timescale.ReasonRefused,
-			Detail:   fmt.Sprintf("SQLSTATE %s", timescale.SQLState(cause)),
-			SQLState: timescale.SQLState(cause),
+			Detail:   fmt.Sprintf("SQLSTATE %s", pgdb.SQLState(cause)),
+			SQLState: pgdb.SQLState(cause),
 		}
 		return p.store(ctx, b)
 	}
@@ -151,24 +152,13 @@ func (p *Processor) next(ctx context.Context, partitions []int32) (map[int32]int
 			return nil, ctx.Err()
 		}
 		p.log.WarnContext(ctx, "positions not read, trying again", "attempt", attempt+1, "error", err)
-		if err := sleep(ctx, backoff(attempt)); err != nil {
+		if err := sleep(ctx, attempt+1); err != nil {
 			return nil, err
 		}
 	}
 }
 
-// backoff returns the wait before the next try: 0.1 s doubling to 5 s, of which
-// half is random so that processors do not come back in step.
-func backoff(attempt int) time.Duration {
-	wait := min(100*time.Millisecond<<min(attempt, 10), 5*time.Second)
-	return wait/2 + rand.N(wait/2)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-time.After(d):
-		return nil
-	}
+// sleep waits before the next try, 0.1 s after the first that failed, doubling to 5 s. It returns the error of ctx.
+func sleep(ctx context.Context, failed int) error {
+	return backoff.Sleep(ctx, backoff.Wait(failed, 100*time.Millisecond, 5*time.Second))
 }

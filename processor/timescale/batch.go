@@ -73,8 +73,8 @@ func newSpans() *group[Span] {
 // newKeys returns the columns of table event_keys.
 func newKeys() *group[eventKey] {
 	return newGroup("keys", []column[eventKey]{
-		{"account_id", typeUUID, func(a *array, k *eventKey) { a.id(k.account) }},
-		{"event_id", typeUUID, func(a *array, k *eventKey) { a.id(k.id) }},
+		{"account_id", typeUUID, func(a *array, k *eventKey) { a.id(k.AccountID) }},
+		{"event_id", typeUUID, func(a *array, k *eventKey) { a.id(k.EventID) }},
 	})
 }
 

@@ -3,7 +3,7 @@ package timescale
 import (
 	"errors"
 
-	"github.com/jackc/pgx/v5/pgconn"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // ErrFenced means that a partition does not stand where the batch starts:
@@ -48,7 +48,7 @@ func Classify(err error) Class {
 	if errors.Is(err, ErrFenced) {
 		return Fenced
 	}
-	switch state := SQLState(err); {
+	switch state := pgdb.SQLState(err); {
 	case len(state) != 5:
 		return Transient
 	case state[:2] == "22", state[:2] == "23", state[:2] == "54":
@@ -58,14 +58,3 @@ func Classify(err error) Class {
 	}
 	return Transient
 }
-
-// SQLState returns the database's error code, or "".
-func SQLState(err error) string {
-	var pg *pgconn.PgError
-	if errors.As(err, &pg) {
-		return pg.Code
-	}
-	return ""
-}
-
-func hasState(err error, state string) bool { return SQLState(err) == state }

@@ -1,9 +1,6 @@
 package timescale
 
-import (
-	"encoding/binary"
-	"math"
-)
+import "math"
 
 // latencySlots is how many slots the database's histograms have: four to each
 // doubling, the last one without an end.
@@ -30,26 +27,17 @@ func latencySlot(ms int64) int {
 	return slot - 4*3 + 8
 }
 
-// histogram adds a histogram as the database keeps it: one number in which each slot
-// is twelve decimal digits. On the wire a number is its digits to the base 10 000,
-// the highest first, so that each slot is three of them.
+// histogram adds a histogram as the database keeps it: one number in which each slot is twelve decimal digits, so that histograms
+// add up as numbers do. A slot is three digits to the base of 10 000; the first of all may be 0, which PostgreSQL accepts.
 func (a *array) histogram(slots *[latencySlots]uint32) {
-	a.count++
-	highest := -1
-	for i, n := range slots {
-		if n > 0 {
-			highest = i
+	var digits [3 * latencySlots]uint16
+	n := 0
+	for i := latencySlots - 1; i >= 0; i-- {
+		if slots[i] > 0 || n > 0 {
+			count := slots[i]
+			digits[n], digits[n+1], digits[n+2] = uint16(count/100_000_000), uint16(count/10_000%10_000), uint16(count%10_000)
+			n += 3
 		}
 	}
-	digits := 3 * (highest + 1)
-	a.buf = binary.BigEndian.AppendUint32(a.buf, uint32(8+2*digits))
-	a.buf = binary.BigEndian.AppendUint16(a.buf, uint16(digits))
-	a.buf = binary.BigEndian.AppendUint16(a.buf, uint16(max(digits-1, 0))) // the power of the first digit
-	a.buf = append(a.buf, 0, 0, 0, 0)                                      // positive, no decimals
-	for i := highest; i >= 0; i-- {
-		n := slots[i]
-		a.buf = binary.BigEndian.AppendUint16(a.buf, uint16(n/100_000_000))
-		a.buf = binary.BigEndian.AppendUint16(a.buf, uint16(n/10_000%10_000))
-		a.buf = binary.BigEndian.AppendUint16(a.buf, uint16(n%10_000))
-	}
+	a.digits(digits[:n])
 }

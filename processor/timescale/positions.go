@@ -7,6 +7,8 @@ import (
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Positions reads and moves where each partition stands. It is safe for
@@ -33,23 +35,18 @@ SELECT partition, next_offset FROM kafka_offsets WHERE topic = $1 AND partition 
 // partition that was never seen starts at offset 0, so that records which Kafka
 // has deleted already are noticed as a hole.
 func (p *Positions) Next(ctx context.Context, partitions []int32) (map[int32]int64, error) {
-	if _, err := p.pool.Exec(ctx, insertPositions, p.topic, partitions); err != nil {
-		return nil, fmt.Errorf("start partitions: %w", err)
+	if err := pgdb.Exec(ctx, p.pool, "start partitions", insertPositions, p.topic, partitions); err != nil {
+		return nil, err
 	}
-	rows, _ := p.pool.Query(ctx, selectPositions, p.topic, partitions)
-	next := make(map[int32]int64, len(partitions))
-	var (
-		partition int32
-		offset    int64
-	)
-	_, err := pgx.ForEachRow(rows, []any{&partition, &offset}, func() error {
-		next[partition] = offset
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read positions: %w", err)
+	found, err := pgdb.Rows[struct {
+		Partition  int32
+		NextOffset int64
+	}](ctx, p.pool, "read positions", selectPositions, p.topic, partitions)
+	next := make(map[int32]int64, len(found))
+	for _, f := range found {
+		next[f.Partition] = f.NextOffset
 	}
-	return next, nil
+	return next, err
 }
 
 const selectOthers = `SELECT DISTINCT topic FROM kafka_offsets WHERE topic <> $1`
@@ -81,10 +78,7 @@ ON CONFLICT DO NOTHING`
 // Note gives partitions that were never assigned a position of 0. One that is empty is complete up to its mark's time, one that
 // has records already up to no time. Partitions that have a position keep it.
 func (p *Positions) Note(ctx context.Context, marks []Mark) error {
-	if err := p.exec(ctx, notePartitions, marks); err != nil {
-		return fmt.Errorf("note partitions: %w", err)
-	}
-	return nil
+	return p.exec(ctx, "note partitions", notePartitions, marks)
 }
 
 const completeMarks = `
@@ -95,20 +89,16 @@ WHERE o.topic = $1 AND o.partition = m.partition AND o.next_offset >= m."end"`
 // Complete notes how far in time the stored events are complete. A mark whose
 // records are not all stored has no effect.
 func (p *Positions) Complete(ctx context.Context, marks []Mark) error {
-	if err := p.exec(ctx, completeMarks, marks); err != nil {
-		return fmt.Errorf("note completeness: %w", err)
-	}
-	return nil
+	return p.exec(ctx, "note completeness", completeMarks, marks)
 }
 
 // exec runs a statement with the topic and the columns of marks.
-func (p *Positions) exec(ctx context.Context, statement string, marks []Mark) error {
+func (p *Positions) exec(ctx context.Context, action, statement string, marks []Mark) error {
 	partitions := make([]int32, len(marks))
 	ends := make([]int64, len(marks))
 	times := make([]time.Time, len(marks))
 	for i, m := range marks {
 		partitions[i], ends[i], times[i] = m.Partition, m.End, m.At
 	}
-	_, err := p.pool.Exec(ctx, statement, p.topic, partitions, ends, times)
-	return err
+	return pgdb.Exec(ctx, p.pool, action, statement, p.topic, partitions, ends, times)
 }

@@ -3,13 +3,13 @@ package timescale
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"slices"
 	"strconv"
 
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // released finds the events of a batch that were written under a lease after what it held was given to others, and sums up
@@ -60,25 +60,19 @@ func (r *released) load(ctx context.Context, conn *pgx.Conn, items []Item) error
 	if len(leases) == 0 {
 		return nil
 	}
-	rows, _ := conn.Query(ctx, selectBarriers, leases)
-	var (
-		lease   schema.ID
-		barrier map[string]int64
-		present bool
-	)
-	_, err := pgx.ForEachRow(rows, []any{&lease, &barrier, &present}, func() error {
-		if barrier != nil {
-			r.barriers[lease] = barrier
-		} else if present {
-			r.present.add(&lease)
+	found, err := pgdb.Rows[struct {
+		LeaseID schema.ID
+		Barrier map[string]int64
+		Present bool
+	}](ctx, conn, "look leases up", selectBarriers, leases)
+	for i := range found {
+		if found[i].Barrier != nil {
+			r.barriers[found[i].LeaseID] = found[i].Barrier
+		} else if found[i].Present {
+			r.present.add(&found[i].LeaseID)
 		}
-		barrier = nil
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("look leases up: %w", err)
 	}
-	return nil
+	return err
 }
 
 // refuses reports whether an event was written after what one of its leases held was given to others. A partition that is not in

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Sink stores batches. It is used by one goroutine at a time, as it keeps its
@@ -75,7 +76,7 @@ func (s *Sink) Save(ctx context.Context, spans []Span, items []Item) (Result, er
 	for range maxKeyRaces {
 		var result Result
 		result, err = s.try(ctx, conn.Conn(), spans, items)
-		if !hasState(err, stateKeyRace) {
+		if pgdb.SQLState(err) != stateKeyRace {
 			return result, saveError(err, len(items))
 		}
 	}
@@ -97,7 +98,7 @@ func saveError(err error, n int) error {
 	switch {
 	case err == nil:
 		return nil
-	case hasState(err, stateFenced):
+	case pgdb.SQLState(err) == stateFenced:
 		return ErrFenced
 	}
 	return fmt.Errorf("save %d records: %w", n, err)
@@ -119,7 +120,7 @@ func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []It
 		return Result{}, fmt.Errorf("prepare: %w", err)
 	}
 	params := s.params()
-	conn.PgConn().Frontend().Send(room(params))
+	conn.PgConn().Frontend().Send(bufferFor(params))
 	read := conn.PgConn().ExecPrepared(ctx, "save_batch", params, binaryFormat, nil).Read()
 	return result, read.Err
 }
@@ -128,7 +129,7 @@ func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []It
 var binaryFormat = []int16{pgtype.BinaryFormatCode}
 
 // eventKey is an idempotency key as it is kept: the event id derived from it.
-type eventKey struct{ account, id schema.ID }
+type eventKey struct{ AccountID, EventID schema.ID }
 
 const selectKnownKeys = `
 SELECT k.account_id, k.event_id
@@ -147,16 +148,11 @@ func (s *Sink) knownKeys(ctx context.Context, conn *pgx.Conn, items []Item) (map
 	if len(ids) == 0 {
 		return known, nil
 	}
-	rows, _ := conn.Query(ctx, selectKnownKeys, accounts, ids)
-	var k eventKey
-	_, err := pgx.ForEachRow(rows, []any{&k.account, &k.id}, func() error {
+	found, err := pgdb.Rows[eventKey](ctx, conn, "look keys up", selectKnownKeys, accounts, ids)
+	for _, k := range found {
 		known[k] = true
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("look keys up: %w", err)
 	}
-	return known, nil
+	return known, err
 }
 
 // fill encodes the batch. Keys that are known, and the second of two equal keys

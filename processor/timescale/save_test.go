@@ -11,6 +11,7 @@ import (
 
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -260,7 +261,7 @@ func TestSaveAccountsForEveryOffset(t *testing.T) {
 		sink := newSink(t, db)
 		for name, batch := range map[string][]timescale.Item{"short": items(0, 3)[:2], "long": items(0, 4), "empty": nil} {
 			_, err := sink.Save(t.Context(), span(0, 3), batch)
-			if err == nil || timescale.SQLState(err) != "OL003" || timescale.Classify(err) != timescale.Transient {
+			if err == nil || pgdb.SQLState(err) != "OL003" || timescale.Classify(err) != timescale.Transient {
 				t.Errorf("%s: %v, want OL003", name, err)
 			}
 		}

@@ -138,19 +138,14 @@ func quarterOfEvent(k *sumKey) int64  { return k.quarter }
 
 // compare is the order in which the rows of a table with such buckets are written.
 func (k *sumKey) compare(other *sumKey, bucket func(*sumKey) int64) int {
-	if c := compareIDs(k.account, other.account); c != 0 {
-		return c
-	}
-	if c := cmp.Compare(bucket(k), bucket(other)); c != 0 {
+	// cmp.Or would compare all of the names each time.
+	if c := cmp.Or(compareIDs(k.account, other.account), cmp.Compare(bucket(k), bucket(other))); c != 0 {
 		return c
 	}
 	if c := cmp.Compare(k.agent, other.agent); c != 0 {
 		return c
 	}
-	if c := cmp.Compare(k.provider, other.provider); c != 0 {
-		return c
-	}
-	return cmp.Compare(k.model, other.model)
+	return cmp.Or(cmp.Compare(k.provider, other.provider), cmp.Compare(k.model, other.model))
 }
 
 // addSpend adds the spend of each agent and, under the empty name, of each account.
@@ -168,11 +163,10 @@ func (s *sums) addSpend(spend tally[spendKey, spendSum]) {
 // sumRow is a row of arrivals or of usage_15m.
 type sumRow = entry[*sumKey, eventSum]
 
-// newArrivals returns the columns of table arrivals: a row for each minute of arrival, agent, provider and model.
-func newArrivals() *group[sumRow] {
-	return newGroup("arrivals", []column[sumRow]{
+// measures are the columns that arrivals and usage_15m share.
+func measures() []column[sumRow] {
+	return []column[sumRow]{
 		{"account_id", typeUUID, func(a *array, r *sumRow) { a.id(r.key.account) }},
-		{"bucket", typeTimestamptz, func(a *array, r *sumRow) { a.seconds(r.key.minute) }},
 		{"agent", typeText, func(a *array, r *sumRow) { a.text(r.key.agent) }},
 		{"provider", typeText, func(a *array, r *sumRow) { a.text(r.key.provider) }},
 		{"model", typeText, func(a *array, r *sumRow) { a.text(r.key.model) }},
@@ -183,31 +177,26 @@ func newArrivals() *group[sumRow] {
 		{"output_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.output) }},
 		{"cost_nano_usd", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.spent) }},
 		{"latency_histogram", typeNumeric, func(a *array, r *sumRow) { a.histogram(&r.sum.latencies) }},
-	})
+	}
+}
+
+// newArrivals returns the columns of table arrivals: a row for each minute of arrival, agent, provider and model.
+func newArrivals() *group[sumRow] {
+	return newGroup("arrivals", append(measures(),
+		column[sumRow]{"bucket", typeTimestamptz, func(a *array, r *sumRow) { a.seconds(r.key.minute) }}))
 }
 
 // newUsage returns the columns of table usage_15m: a row for each quarter hour of the events' own time, agent, model and provider.
 func newUsage() *group[sumRow] {
-	return newGroup("usage", []column[sumRow]{
+	return newGroup("usage", append(measures(), []column[sumRow]{
 		{"bucket", typeTimestamptz, func(a *array, r *sumRow) { a.seconds(r.key.quarter) }},
-		{"account_id", typeUUID, func(a *array, r *sumRow) { a.id(r.key.account) }},
-		{"agent", typeText, func(a *array, r *sumRow) { a.text(r.key.agent) }},
-		{"model", typeText, func(a *array, r *sumRow) { a.text(r.key.model) }},
-		{"provider", typeText, func(a *array, r *sumRow) { a.text(r.key.provider) }},
-		{"events", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.events) }},
-		{"errors", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.errors) }},
-		{"unpriced_events", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.unpriced) }},
-		{"input_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.input) }},
-		{"output_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.output) }},
 		{"cache_read_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.cacheRead) }},
 		{"cache_write_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.cacheWrite) }},
 		{"reasoning_tokens", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.reasoning) }},
-		{"cost_nano_usd", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.spent) }},
 		{"latency_count", typeInt8, func(a *array, r *sumRow) { a.int8(r.sum.latencyCount) }},
 		{"latency_sum_ms", typeNumeric, func(a *array, r *sumRow) { a.numeric(r.sum.latency) }},
 		{"latency_max_ms", typeInt8, func(a *array, r *sumRow) { a.latency(r.sum.latencyMax) }},
-		{"latency_histogram", typeNumeric, func(a *array, r *sumRow) { a.histogram(&r.sum.latencies) }},
 		{"first_ts", typeTimestamptz, func(a *array, r *sumRow) { a.time(r.sum.first) }},
 		{"last_ts", typeTimestamptz, func(a *array, r *sumRow) { a.time(r.sum.last) }},
-	})
+	}...))
 }

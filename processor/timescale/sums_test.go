@@ -12,6 +12,7 @@ import (
 	"github.com/outlayhq/outlay/processor/timescale"
 	"github.com/outlayhq/outlay/processor/upkeep"
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/schematest"
 )
 
@@ -135,7 +136,7 @@ func TestSumsOfAllEventsOrNothing(t *testing.T) {
 		t.Fatal(err)
 	}
 	const move = `SELECT move_positions($1, '{0}', '{0}', '{5}', 5, 5, $2)`
-	if _, err := db.Pool.Exec(t.Context(), move, topic, 4); timescale.SQLState(err) != "OL003" {
+	if _, err := db.Pool.Exec(t.Context(), move, topic, 4); pgdb.SQLState(err) != "OL003" {
 		t.Errorf("sums of 4 of 5 events: %v, want OL003", err)
 	}
 	if _, err := db.Pool.Exec(t.Context(), move, topic, 5); err != nil {
