@@ -24,8 +24,8 @@ delete from events where ctid = any (array(select ctid from events where ts < $1
 const eventsAtOnce = 20_000
 
 // DropExpired drops the events that are past their retention: rows in the plain edition, whole chunks in the others. Their sums
-// stay. It returns the number of chunks or rows.
-func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error) {
+// stay. It returns the number of chunks or rows, also with an error.
+func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (dropped int, err error) {
 	var edition migrations.Edition
 	var expire bool
 	var before time.Time
@@ -35,25 +35,18 @@ func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (int, error
 	if !expire {
 		return 0, nil
 	}
+	statement, args := dropChunks, []any{before}
 	if edition == migrations.Plain {
-		return deleteBefore(ctx, conn, before)
+		statement, args = deleteEvents, append(args, eventsAtOnce)
 	}
-	tag, err := conn.Exec(ctx, dropChunks, before)
-	if err != nil {
-		return 0, fmt.Errorf("drop events before %v: %w", before, err)
-	}
-	return int(tag.RowsAffected()), nil
-}
-
-func deleteBefore(ctx context.Context, conn *pgx.Conn, before time.Time) (deleted int, err error) {
 	for {
-		tag, err := conn.Exec(ctx, deleteEvents, before, eventsAtOnce)
+		tag, err := conn.Exec(ctx, statement, args...)
 		if err != nil {
-			return deleted, fmt.Errorf("delete events before %v, %d deleted: %w", before, deleted, err)
+			return dropped, fmt.Errorf("drop events before %v, %d dropped: %w", before, dropped, err)
 		}
-		deleted += int(tag.RowsAffected())
+		dropped += int(tag.RowsAffected())
 		if tag.RowsAffected() < eventsAtOnce {
-			return deleted, nil
+			return dropped, nil
 		}
 	}
 }

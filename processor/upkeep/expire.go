@@ -8,23 +8,12 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema/advisory"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
-// Expired is what one ExpireAccounts deleted.
-type Expired struct {
-	// Events of accounts that keep them for less long than the installation.
-	Events int64
-	// Sessions of which no event is left, with their share links, and dead letters and revisions of events of the same age.
-	Sessions, Shares, DeadLetters, Revisions int64
-}
-
-func (e *Expired) add(other Expired) {
-	e.Events += other.Events
-	e.Sessions += other.Sessions
-	e.Shares += other.Shares
-	e.DeadLetters += other.DeadLetters
-	e.Revisions += other.Revisions
-}
+// Expired counts the rows that one ExpireAccounts deleted, by kind: events of accounts that keep them for less long than the
+// installation, sessions of which no event is left, their share links, and dead letters and revisions of events of the same age.
+type Expired map[string]int64
 
 // ExpireAccounts deletes what is past the retention of each account: events day by day, where the account's own retention is
 // shorter than the installation's, and what would outlive them. It is meant to be called hourly or so, by any number of
@@ -37,15 +26,13 @@ func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Exp
 	}
 	defer release()
 
-	rows, _ := conn.Query(ctx, selectExpiries, now)
-	expiries, err := pgx.CollectRows(rows, pgx.RowToStructByName[expiry])
+	expiries, err := pgdb.Rows[expiry](ctx, conn, "read the retention of accounts", selectExpiries, now)
 	if err != nil {
-		return all, fmt.Errorf("read the retention of accounts: %w", err)
+		return all, err
 	}
+	all = Expired{}
 	for _, x := range expiries {
-		done, err := x.expire(ctx, conn)
-		all.add(done)
-		if err != nil {
+		if err := x.expire(ctx, conn, all); err != nil {
 			return all, err
 		}
 	}
@@ -68,30 +55,29 @@ from accounts a cross join schema_settings s left join account_retention r on r.
 where s.raw_retention is not null or r.retention_days is not null
 order by a.id`
 
-func (x *expiry) expire(ctx context.Context, conn *pgx.Conn) (done Expired, err error) {
+// expire deletes what is past the expiry and adds the numbers of rows to all.
+func (x *expiry) expire(ctx context.Context, conn *pgx.Conn, all Expired) error {
 	if x.Own {
-		if done.Events, err = x.deleteEvents(ctx, conn); err != nil {
-			return done, err
+		if err := x.deleteEvents(ctx, conn, all); err != nil {
+			return err
 		}
 	}
 	for _, part := range []struct {
-		what string
-		sql  string
-		args []any
-		n    *int64
+		kind, sql string
+		args      []any
 	}{
-		{"sessions", deleteExpiredSessions, []any{x.AccountID, x.Before}, &done.Sessions},
-		{"share links", deleteExpiredShares, []any{x.AccountID}, &done.Shares},
-		{"dead letters", deleteExpiredLetters, []any{x.AccountID, x.Before}, &done.DeadLetters},
-		{"revisions", deleteExpiredRevisions, []any{x.AccountID, x.Before}, &done.Revisions},
+		{"sessions", deleteExpiredSessions, []any{x.AccountID, x.Before}},
+		{"share_links", deleteExpiredShares, []any{x.AccountID}},
+		{"dead_letters", deleteExpiredLetters, []any{x.AccountID, x.Before}},
+		{"revisions", deleteExpiredRevisions, []any{x.AccountID, x.Before}},
 	} {
 		tag, err := conn.Exec(ctx, part.sql, part.args...)
 		if err != nil {
-			return done, fmt.Errorf("delete %s before %v: %w", part.what, x.Before, err)
+			return fmt.Errorf("delete %s before %v: %w", part.kind, x.Before, err)
 		}
-		*part.n = tag.RowsAffected()
+		all[part.kind] += tag.RowsAffected()
 	}
-	return done, nil
+	return nil
 }
 
 const selectOldest = `select min(ts) from events where account_id = $1 and ts < $2`
@@ -104,30 +90,28 @@ const deleteOneDay = `delete from events where account_id = $1 and ts >= $2 and 
 // A day of a chunk that is in the columnstore may be more than what a statement may change by default.
 const liftColumnstoreLimit = `set local timescaledb.max_tuples_decompressed_per_dml_transaction = 0`
 
-func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn) (deleted int64, err error) {
-	if _, err := conn.Exec(ctx, recordDeleted, x.AccountID, x.Before); err != nil {
-		return 0, fmt.Errorf("record what is deleted: %w", err)
+// deleteEvents deletes a day at a time, each in its own transaction: what was deleted before an error stays deleted.
+func (x *expiry) deleteEvents(ctx context.Context, conn *pgx.Conn, all Expired) error {
+	if err := pgdb.Exec(ctx, conn, "record what is deleted", recordDeleted, x.AccountID, x.Before); err != nil {
+		return err
 	}
 	for {
-		var oldest *time.Time
-		if err := conn.QueryRow(ctx, selectOldest, x.AccountID, x.Before).Scan(&oldest); err != nil {
-			return deleted, fmt.Errorf("look for expired events: %w", err)
-		}
-		if oldest == nil {
-			return deleted, nil
+		oldest, err := pgdb.Value[*time.Time](ctx, conn, "look for expired events", selectOldest, x.AccountID, x.Before)
+		if err != nil || oldest == nil {
+			return err
 		}
 		from := oldest.UTC().Truncate(day)
 		to := from.Add(day) // At most x.Before: both are the start of a day.
-		err := pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
+		err = pgx.BeginFunc(ctx, conn, func(tx pgx.Tx) error {
 			if _, err := tx.Exec(ctx, liftColumnstoreLimit); err != nil {
 				return err
 			}
 			tag, err := tx.Exec(ctx, deleteOneDay, x.AccountID, from, to)
-			deleted += tag.RowsAffected()
+			all["events"] += tag.RowsAffected()
 			return err
 		})
 		if err != nil {
-			return deleted, fmt.Errorf("delete events of %v: %w", from, err)
+			return fmt.Errorf("delete events of %v: %w", from, err)
 		}
 	}
 }
@@ -153,14 +137,13 @@ const deleteExpiredRevisions = `delete from event_revisions where account_id = $
 // expireAccounts is ExpireAccounts as a task.
 func (u *Upkeep) expireAccounts(ctx context.Context, conn *pgx.Conn) error {
 	done, err := ExpireAccounts(ctx, conn, u.now())
-	u.expired.WithLabelValues("events").Add(float64(done.Events))
-	u.expired.WithLabelValues("sessions").Add(float64(done.Sessions))
-	u.expired.WithLabelValues("share_links").Add(float64(done.Shares))
-	u.expired.WithLabelValues("dead_letters").Add(float64(done.DeadLetters))
-	u.expired.WithLabelValues("revisions").Add(float64(done.Revisions))
-	if done != (Expired{}) {
-		u.log.InfoContext(ctx, "retention of accounts kept", "events", done.Events, "sessions", done.Sessions,
-			"share_links", done.Shares, "dead_letters", done.DeadLetters, "revisions", done.Revisions)
+	rows := int64(0)
+	for kind, n := range done {
+		u.expired.WithLabelValues(kind).Add(float64(n))
+		rows += n
+	}
+	if rows > 0 {
+		u.log.InfoContext(ctx, "retention of accounts kept", "rows", done)
 	}
 	return err
 }

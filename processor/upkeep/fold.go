@@ -32,12 +32,11 @@ const (
 
 // FoldArrivals makes the sums by arrival coarser as they grow older.
 func (u *Upkeep) FoldArrivals(ctx context.Context, conn *pgx.Conn) error {
-	count := u.folded.WithLabelValues("arrivals")
 	minutes := u.now().Add(-fineFor).Truncate(15 * time.Minute)
 	quarters := u.now().Add(-middlingFor).Truncate(time.Hour)
 	return errors.Join(
-		u.fold(ctx, conn, "arrivals", count, foldArrivals, 1, 15, minutes),
-		u.fold(ctx, conn, "arrivals", count, foldArrivals, 15, 60, quarters),
+		u.fold(ctx, conn, "arrivals", u.folded.WithLabelValues("arrivals"), foldArrivals, 1, 15, minutes),
+		u.fold(ctx, conn, "arrivals", u.folded.WithLabelValues("arrivals"), foldArrivals, 15, 60, quarters),
 	)
 }
 
@@ -64,8 +63,5 @@ const foldSessions = `SELECT fold_sessions($1)`
 // foldSessions moves what batches added to sessions into the list of sessions. Readers add the two up, so it may be late without
 // being wrong.
 func (u *Upkeep) foldSessions(ctx context.Context, conn *pgx.Conn) error {
-	return u.slices(ctx, "fold", "session_parts", u.foldedSessions, func() (n int64, err error) {
-		err = conn.QueryRow(ctx, foldSessions, u.slice).Scan(&n)
-		return n, err
-	})
+	return u.fold(ctx, conn, "session_parts", u.foldedSessions, foldSessions)
 }

@@ -11,17 +11,18 @@ import (
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // releaseLeases gives what leases hold back to their caps, once nothing can be on its way under them.
 func (u *Upkeep) releaseLeases(ctx context.Context, conn *pgx.Conn, kafka *kgo.Client) error {
-	if err := u.dropEmpty(ctx, conn); err != nil {
+	if err := drop(ctx, conn, selectEmpty, u.Times.DeadAfter); err != nil {
 		return err
 	}
 	if err := u.setBarriers(ctx, conn, kafka); err != nil {
 		return err
 	}
-	return u.dropPassed(ctx, conn)
+	return drop(ctx, conn, selectPassed, u.Topic)
 }
 
 // A closed lease that holds nothing has nothing on its way. So does one of a
@@ -36,23 +37,23 @@ LIMIT 10000`
 
 const dropLeases = `SELECT drop_leases($1)`
 
-func (u *Upkeep) dropEmpty(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectEmpty, u.Times.DeadAfter)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
-	if err != nil {
-		return fmt.Errorf("find empty leases: %w", err)
+// drop drops the leases that a query finds. What they hold becomes free for other replicas.
+func drop(ctx context.Context, conn *pgx.Conn, query string, args ...any) error {
+	ids, err := leaseIDs(ctx, conn, query, args...)
+	if err != nil || len(ids) == 0 {
+		return err
 	}
-	return drop(ctx, conn, ids)
+	return pgdb.Exec(ctx, conn, "drop leases", dropLeases, ids)
 }
 
-func drop(ctx context.Context, conn *pgx.Conn, ids []schema.ID) error {
-	if len(ids) == 0 {
-		return nil
+// leaseIDs returns the ids that a query finds, at most 10 000 of them: the others have to wait for the next run.
+func leaseIDs(ctx context.Context, conn *pgx.Conn, query string, args ...any) ([]schema.ID, error) {
+	rows, _ := conn.Query(ctx, query, args...)
+	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
+	if err != nil {
+		return nil, fmt.Errorf("find leases: %w", err)
 	}
-	if _, err := conn.Exec(ctx, dropLeases, ids); err != nil {
-		return fmt.Errorf("drop %d leases: %w", len(ids), err)
-	}
-	return nil
+	return ids, nil
 }
 
 // A lease that holds something and that is not spent any more: nothing is in flight under one that is closed, and what a dead replica
@@ -68,13 +69,9 @@ const setBarrier = `UPDATE budget_leases SET barrier = $2 WHERE lease_id = ANY($
 // setBarriers notes for leases that have ended where Kafka's log ends now: what
 // of them was acknowledged to a client stands before that.
 func (u *Upkeep) setBarriers(ctx context.Context, conn *pgx.Conn, kafka *kgo.Client) error {
-	rows, _ := conn.Query(ctx, selectEnded, u.Times.DeadAfter)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
-	if err != nil {
-		return fmt.Errorf("find ended leases: %w", err)
-	}
-	if len(ids) == 0 {
-		return nil
+	ids, err := leaseIDs(ctx, conn, selectEnded, u.Times.DeadAfter)
+	if err != nil || len(ids) == 0 {
+		return err
 	}
 	// The ends are asked for after the leases were found, never before.
 	ends, err := kadm.NewClient(kafka).ListEndOffsets(ctx, u.Topic)
@@ -90,12 +87,11 @@ func (u *Upkeep) setBarriers(ctx context.Context, conn *pgx.Conn, kafka *kgo.Cli
 	if err != nil {
 		return err
 	}
-	if _, err := conn.Exec(ctx, setBarrier, ids, text); err != nil {
-		return fmt.Errorf("set barriers: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, conn, "set barriers", setBarrier, ids, text)
 }
 
+// The leases whose barrier the processors have passed: what was on its way is stored, and the rest of the money is free again. What
+// comes later is refused.
 const selectPassed = `
 SELECT l.lease_id FROM budget_leases l
 WHERE l.barrier IS NOT NULL AND NOT EXISTS (
@@ -104,24 +100,11 @@ WHERE l.barrier IS NOT NULL AND NOT EXISTS (
   WHERE coalesce(o.next_offset, 0) < b."end"::bigint)
 LIMIT 10000`
 
-// dropPassed drops the leases whose barrier the processors have passed: what was
-// on its way is stored, and the rest of the money is free again. What comes later is refused.
-func (u *Upkeep) dropPassed(ctx context.Context, conn *pgx.Conn) error {
-	rows, _ := conn.Query(ctx, selectPassed, u.Topic)
-	ids, err := pgx.CollectRows(rows, pgx.RowTo[schema.ID])
-	if err != nil {
-		return fmt.Errorf("find passed leases: %w", err)
-	}
-	return drop(ctx, conn, ids)
-}
-
 const deleteDeadReplicas = `
 DELETE FROM ingest_replicas r WHERE seen_at < now() - interval '1 day'
   AND NOT EXISTS (SELECT FROM budget_leases l WHERE l.replica_id = r.replica_id)`
 
+// forgetReplicas deletes the rows of ingest replicas that have been silent for a day and hold no lease.
 func forgetReplicas(ctx context.Context, conn *pgx.Conn) error {
-	if _, err := conn.Exec(ctx, deleteDeadReplicas); err != nil {
-		return fmt.Errorf("forget dead replicas: %w", err)
-	}
-	return nil
+	return pgdb.Exec(ctx, conn, "forget dead replicas", deleteDeadReplicas)
 }

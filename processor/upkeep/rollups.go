@@ -9,6 +9,8 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema/advisory"
+	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // materializeAfter is the age that the end of a bucket has at least when it is materialised. Until then it is summed from quarter
@@ -72,10 +74,8 @@ func RefreshRollups(ctx context.Context, conn *pgx.Conn, now time.Time) (done bo
 	if err != nil {
 		return false, err
 	}
-	if _, err := conn.Exec(ctx, updateProgress, began, complete); err != nil {
-		return false, fmt.Errorf("record the progress of rollups: %w", err)
-	}
-	return true, nil
+	err = pgdb.Exec(ctx, conn, "record the progress of rollups", updateProgress, began, complete)
+	return err == nil, err
 }
 
 const selectRange = `
@@ -133,18 +133,16 @@ const writersPoll = 20 * time.Millisecond
 
 // awaitWriters waits until each transaction has ended that is writing to usage_15m now. Later ones are not waited for.
 func awaitWriters(ctx context.Context, conn *pgx.Conn) error {
-	var transactions []string
-	if err := conn.QueryRow(ctx, selectWriters).Scan(&transactions); err != nil {
-		return fmt.Errorf("find who writes to usage_15m: %w", err)
+	transactions, err := pgdb.Value[[]string](ctx, conn, "find who writes to usage_15m", selectWriters)
+	if err != nil {
+		return err
 	}
 	for writing := len(transactions) > 0; writing; {
-		if err := conn.QueryRow(ctx, anyWriting, transactions).Scan(&writing); err != nil {
-			return fmt.Errorf("wait for those who write to usage_15m: %w", err)
+		if writing, err = pgdb.Value[bool](ctx, conn, "wait for those who write to usage_15m", anyWriting, transactions); err != nil {
+			return err
 		}
-		select {
-		case <-ctx.Done():
-			return ctx.Err()
-		case <-time.After(writersPoll):
+		if err := backoff.Sleep(ctx, writersPoll); err != nil {
+			return err
 		}
 	}
 	return nil
@@ -156,8 +154,8 @@ const resetTimeout = 5 * time.Second
 // withoutStatementTimeout runs f, which may take as long as ctx: to compute a day anew in which millions of events arrived late takes
 // longer than any other statement may. Compiling the plan of a refresh would take seconds, so that is off.
 func withoutStatementTimeout(ctx context.Context, conn *pgx.Conn, f func() error) error {
-	if _, err := conn.Exec(ctx, `SET statement_timeout = 0; SET jit = off`); err != nil {
-		return fmt.Errorf("set no timeout: %w", err)
+	if err := pgdb.Exec(ctx, conn, "set no timeout", `SET statement_timeout = 0; SET jit = off`); err != nil {
+		return err
 	}
 	err := f()
 	if conn.IsClosed() {
@@ -165,10 +163,7 @@ func withoutStatementTimeout(ctx context.Context, conn *pgx.Conn, f func() error
 	}
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
 	defer cancel()
-	if _, resetErr := conn.Exec(ctx, `RESET statement_timeout; RESET jit`); resetErr != nil {
-		return errors.Join(err, fmt.Errorf("reset the timeout: %w", resetErr))
-	}
-	return err
+	return errors.Join(err, pgdb.Exec(ctx, conn, "reset the timeout", `RESET statement_timeout; RESET jit`))
 }
 
 const selectRefreshAge = `SELECT coalesce(extract(epoch FROM nullif(refreshed_at, '-infinity')), 0)::float8 FROM rollup_progress`

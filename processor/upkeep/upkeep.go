@@ -8,14 +8,15 @@ import (
 	"context"
 	"fmt"
 	"log/slog"
+	"sync"
 	"time"
 
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/twmb/franz-go/pkg/kgo"
-	"golang.org/x/sync/errgroup"
 
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/budget"
 )
 
@@ -57,6 +58,8 @@ type task struct {
 	run   func(context.Context, *pgx.Conn) error
 }
 
+// tasks returns all of the upkeep. The intervals of tasks that readers or caps wait for are seconds; what only keeps tables small
+// has minutes or hours.
 func (u *Upkeep) tasks(kafka *kgo.Client) []task {
 	return []task{
 		{"refresh_rollups", 2 * time.Second, u.refreshRollups},
@@ -78,31 +81,29 @@ const taskTimeout = 10 * time.Minute
 // Run runs all tasks until ctx ends. A run that fails is counted, logged and tried again at its next time. kafka is owned by the
 // caller.
 func (u *Upkeep) Run(ctx context.Context, kafka *kgo.Client) error {
-	var g errgroup.Group
+	var running sync.WaitGroup
 	for _, t := range u.tasks(kafka) {
 		u.taskErrors.WithLabelValues(t.name)
-		g.Go(func() error {
-			u.repeat(ctx, t)
-			return nil
-		})
+		running.Go(func() { u.repeat(ctx, t) })
 	}
-	return g.Wait()
+	running.Wait()
+	return nil
 }
 
+// repeat runs a task until ctx ends, with its interval between the end of a run and the next one.
 func (u *Upkeep) repeat(ctx context.Context, t task) {
 	for {
 		if err := u.once(ctx, t); err != nil && ctx.Err() == nil {
 			u.taskErrors.WithLabelValues(t.name).Inc()
 			u.log.WarnContext(ctx, "upkeep task failed", "task", t.name, "error", err)
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, t.every) != nil {
 			return
-		case <-time.After(t.every):
 		}
 	}
 }
 
+// once runs a task on a connection of its own.
 func (u *Upkeep) once(ctx context.Context, t task) error {
 	ctx, cancel := context.WithTimeout(ctx, taskTimeout)
 	defer cancel()
