@@ -3,7 +3,6 @@ package alerting
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -169,10 +168,7 @@ func saveStatuses(ctx context.Context, tx pgx.Tx, accountID schema.ID, results [
 		ids[i], states[i], values[i] = results[i].rule.ID, string(s.State), s.Value
 		checked[i], data[i], fired[i] = s.CheckedAt, s.DataAt, s.FiredAt
 	}
-	if _, err := tx.Exec(ctx, saveStatus, accountID, ids, states, values, checked, data, fired); err != nil {
-		return fmt.Errorf("save status of %d rules: %w", n, err)
-	}
-	return nil
+	return pgdb.Exec(ctx, tx, "save the status of rules", saveStatus, accountID, ids, states, values, checked, data, fired)
 }
 
 // It is one statement for all accounts, whatever the number of rules.
@@ -182,7 +178,5 @@ WHERE kind = 'alert' AND ended_at IS NULL AND NOT EXISTS (SELECT FROM alert_rule
 
 // endOrphanedIncidents ends the incidents of rules that were removed or disabled. Nobody is notified: whoever did it knows.
 func (w *Evaluator) endOrphanedIncidents(ctx context.Context, at time.Time) error {
-	return w.leader.transaction(ctx, func(tx pgx.Tx) error {
-		return pgdb.Exec(ctx, tx, "end incidents without a rule", endOrphans, at)
-	})
+	return w.leader.exec(ctx, "end incidents without a rule", endOrphans, at)
 }

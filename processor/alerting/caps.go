@@ -6,11 +6,8 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/budget"
-	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const (
@@ -20,6 +17,9 @@ const (
 	// capsHorizon bounds how far back periods are checked after an outage. Kafka usually keeps events for a week.
 	capsHorizon = 8 * 24 * time.Hour
 )
+
+// setCapsChecked saves up to when caps are checked, for the next leader. It never goes back, also when partitions are assigned anew.
+const setCapsChecked = `UPDATE alert_leader SET caps_checked_until = greatest(caps_checked_until, $1)`
 
 // checkCaps looks for caps whose spend has passed a threshold, in every period that events may have been stored into since the last
 // check, and for reached caps that are not any more. They need no rule: the account's own channels are notified.
@@ -59,7 +59,7 @@ func (w *Evaluator) checkCaps(ctx context.Context) error {
 	if failed != nil || until == nil {
 		return failed
 	}
-	return w.noteCapsChecked(ctx, *until)
+	return w.leader.exec(ctx, "note how far caps are checked", setCapsChecked, *until)
 }
 
 // All partitions count: what one has not stored may belong to any period.
@@ -83,16 +83,6 @@ func (w *Evaluator) capsChecked(ctx context.Context, now time.Time) (since time.
 		since = now.Add(-capsHorizon)
 	}
 	return since, until, nil
-}
-
-// It never goes back, also when partitions are assigned anew.
-const setCapsChecked = `UPDATE alert_leader SET caps_checked_until = greatest(caps_checked_until, $1)`
-
-// noteCapsChecked saves up to when caps are checked, so that the next leader goes on from there.
-func (w *Evaluator) noteCapsChecked(ctx context.Context, until time.Time) error {
-	return w.leader.transaction(ctx, func(tx pgx.Tx) error {
-		return pgdb.Exec(ctx, tx, "note how far caps are checked", setCapsChecked, until)
-	})
 }
 
 // capsCheck is a check of the caps of one account.

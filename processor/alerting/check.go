@@ -7,11 +7,10 @@ import (
 	"math"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // checkAccount checks the enabled rules of one account.
@@ -201,11 +200,11 @@ func upTo(s schema.Sum) schema.NanoUSD {
 	return schema.NanoUSD(lo)
 }
 
-const selectOpen = `
-SELECT alert_id, incident_id, scope, peak FROM incidents WHERE alert_id = ANY($1) AND ended_at IS NULL`
-
-const selectEnded = `
-SELECT alert_id, scope, max(ended_at) FROM incidents WHERE alert_id = ANY($1) AND ended_at > $2 GROUP BY alert_id, scope`
+// Open incidents have a peak; of those that ended, the last end of each scope counts.
+const selectIncidents = `
+SELECT alert_id, scope, incident_id, peak, NULL::timestamptz AS ended_at FROM incidents WHERE alert_id = ANY($1) AND ended_at IS NULL
+UNION ALL
+SELECT alert_id, scope, NULL, 0, max(ended_at) FROM incidents WHERE alert_id = ANY($1) AND ended_at > $2 GROUP BY alert_id, scope`
 
 // incidentsOf reads the open incidents of rules, and when the last ones ended, as far back as a cooldown may reach.
 func (w *Evaluator) incidentsOf(ctx context.Context, rules []alert.Rule, at time.Time) (map[schema.ID]ruleIncidents, error) {
@@ -214,25 +213,19 @@ func (w *Evaluator) incidentsOf(ctx context.Context, rules []alert.Rule, at time
 		ids[i] = rules[i].ID
 		found[ids[i]] = ruleIncidents{open: map[string]openIncident{}, ended: map[string]time.Time{}}
 	}
-	var id schema.ID
-	var scope string
-	var incident openIncident
-	rows, _ := w.pool.Query(ctx, selectOpen, ids)
-	_, err := pgx.ForEachRow(rows, []any{&id, &incident.id, &scope, &incident.peak}, func() error {
-		found[id].open[scope] = incident
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read open incidents: %w", err)
+	rows, err := pgdb.Rows[struct {
+		AlertID    schema.ID
+		Scope      string
+		IncidentID *schema.ID
+		Peak       float64
+		EndedAt    *time.Time
+	}](ctx, w.pool, "read incidents", selectIncidents, ids, at.Add(-alert.MaxCooldown))
+	for _, r := range rows {
+		if r.EndedAt != nil {
+			found[r.AlertID].ended[r.Scope] = *r.EndedAt
+		} else {
+			found[r.AlertID].open[r.Scope] = openIncident{*r.IncidentID, r.Peak}
+		}
 	}
-	var ended time.Time
-	rows, _ = w.pool.Query(ctx, selectEnded, ids, at.Add(-alert.MaxCooldown))
-	_, err = pgx.ForEachRow(rows, []any{&id, &scope, &ended}, func() error {
-		found[id].ended[scope] = ended
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read past incidents: %w", err)
-	}
-	return found, nil
+	return found, err
 }

@@ -35,15 +35,15 @@ type evaluation struct {
 // evaluateAbove compares with the rule's threshold.
 func evaluateAbove(r *alert.Rule, read measurement) evaluation {
 	v := evaluation{measurement: read}
-	v.holds = read.known && read.value > *r.Threshold
-	switch {
-	case !read.known:
+	if !read.known {
 		v.summary = "no events in " + formatWindow(r.Window)
-	case v.holds:
-		v.summary = formatValue(r.Metric, read.value) + " " + formatPeriod(r) + ", above " + formatValue(r.Metric, *r.Threshold)
-	default:
-		v.summary = formatValue(r.Metric, read.value) + " " + formatPeriod(r) + ", not above " + formatValue(r.Metric, *r.Threshold)
+		return v
 	}
+	compared := ", not above "
+	if v.holds = read.value > *r.Threshold; v.holds {
+		compared = ", above "
+	}
+	v.summary = formatValue(r.Metric, read.value) + " " + formatPeriod(r) + compared + formatValue(r.Metric, *r.Threshold)
 	return v
 }
 

@@ -3,7 +3,6 @@ package alerting
 import (
 	"context"
 	"errors"
-	"fmt"
 	"log/slog"
 	"time"
 
@@ -13,6 +12,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Config sets how rules are checked.
@@ -32,7 +32,7 @@ func (c Config) Validate() error {
 	return nil
 }
 
-// Deps are what a Watcher works with; the caller owns them.
+// Deps are what an Evaluator works with; the caller owns them.
 type Deps struct {
 	// Pool gives one connection at a time.
 	Pool *pgxpool.Pool
@@ -57,7 +57,7 @@ type Evaluator struct {
 	now     func() time.Time
 }
 
-// New returns a Watcher. Its configuration was validated.
+// New returns an Evaluator. Its configuration was validated.
 func New(cfg Config, d Deps) *Evaluator {
 	return &Evaluator{
 		cfg: cfg, pool: d.Pool, topic: d.Topic, leader: leader{d.Pool, schema.NewID(d.Now())}, known: map[schema.ID]knownPast{},
@@ -123,17 +123,16 @@ func (w *Evaluator) Check(ctx context.Context) error {
 		return err
 	}
 	failed := w.endOrphanedIncidents(ctx, at)
-	for len(rules) > 0 {
-		n := 1
-		for n < len(rules) && rules[n].AccountID == rules[0].AccountID {
-			n++
-		}
-		err := w.checkAccount(ctx, rules[:n], at, complete)
+	of := map[schema.ID][]alert.Rule{}
+	for i := range rules {
+		of[rules[i].AccountID] = append(of[rules[i].AccountID], rules[i])
+	}
+	for _, rules := range of {
+		err := w.checkAccount(ctx, rules, at, complete)
 		if errors.Is(err, errNotLeader) || ctx.Err() != nil {
 			return err
 		}
 		failed = errors.Join(failed, err, w.leader.renew(ctx))
-		rules = rules[n:]
 	}
 	w.forget(at)
 	failed = errors.Join(failed, w.checkCaps(ctx))
@@ -151,9 +150,9 @@ const selectComplete = `SELECT min(complete_until) FROM kafka_offsets WHERE topi
 // asOf returns the time that is checked for: up to it, everything that arrived is stored, so that a processor that is behind does
 // not look like agents that are silent. When it is far behind the clock, the time is now, and complete is false.
 func (w *Evaluator) asOf(ctx context.Context) (at time.Time, complete bool, err error) {
-	var until *time.Time
-	if err := w.pool.QueryRow(ctx, selectComplete, w.topic).Scan(&until); err != nil {
-		return time.Time{}, false, fmt.Errorf("read how far events are stored: %w", err)
+	until, err := pgdb.Value[*time.Time](ctx, w.pool, "read how far events are stored", selectComplete, w.topic)
+	if err != nil {
+		return time.Time{}, false, err
 	}
 	now := w.now().UTC().Truncate(time.Microsecond)
 	if until == nil || until.After(now) {

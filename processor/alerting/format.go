@@ -12,9 +12,9 @@ import (
 // formatWindow writes a window as hours or minutes.
 func formatWindow(w alert.Window) string {
 	if w%60 == 0 {
-		return strconv.Itoa(int(w)/60) + " h"
+		return fmt.Sprintf("%d h", w/60)
 	}
-	return strconv.Itoa(int(w)) + " min"
+	return fmt.Sprintf("%d min", int(w))
 }
 
 // formatPeriod describes the time that a value is of.
@@ -74,10 +74,6 @@ func formatNumber(m alert.Metric, v float64) string {
 
 // roundTo keeps so many significant digits.
 func roundTo(v float64, digits int) float64 {
-	text := strconv.FormatFloat(v, 'g', digits, 64)
-	rounded, err := strconv.ParseFloat(text, 64)
-	if err != nil {
-		return v
-	}
+	rounded, _ := strconv.ParseFloat(strconv.FormatFloat(v, 'g', digits, 64), 64) // What FormatFloat writes can be read.
 	return rounded
 }

@@ -47,6 +47,11 @@ func (l *leader) resign(ctx context.Context) error {
 // FOR SHARE makes whoever would take the lease wait for the transaction.
 const lockLease = `SELECT true FROM alert_leader WHERE holder = $1 AND until > clock_timestamp() FOR SHARE`
 
+// exec runs one statement in such a transaction. action begins the error.
+func (l *leader) exec(ctx context.Context, action, statement string, args ...any) error {
+	return l.transaction(ctx, func(tx pgx.Tx) error { return pgdb.Exec(ctx, tx, action, statement, args...) })
+}
+
 // transaction runs f in a transaction during which nobody else can take the lease. A leader that was paused past its lease changes
 // nothing: it gets errNotLeader.
 func (l *leader) transaction(ctx context.Context, f func(pgx.Tx) error) error {

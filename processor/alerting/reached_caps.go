@@ -2,24 +2,22 @@ package alerting
 
 import (
 	"context"
-	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // reachedCap is the incident of a cap that is reached.
 type reachedCap struct {
-	id schema.ID
-	// agent is empty for the account's own cap.
-	agent                             string
-	startedAt, periodStart, periodEnd time.Time
-	// epoch is that of the cap when it was reached; a reset raises it.
-	epoch int32
-	// peak is the largest part of the cap that was spent; 1 is all of it.
-	peak float64
+	AccountID, IncidentID schema.ID
+	// Scope is the agent, empty for the account's own cap.
+	Scope                             string
+	StartedAt, PeriodStart, PeriodEnd time.Time
+	// Epoch is that of the cap when it was reached; a reset raises it.
+	Epoch int32
+	// Peak is the largest part of the cap that was spent; 1 is all of it.
+	Peak float64
 }
 
 const selectReached = `
@@ -28,18 +26,12 @@ FROM incidents WHERE kind = 'budget' AND ended_at IS NULL`
 
 // reachedCaps reads the incidents of reached caps by account.
 func (w *Evaluator) reachedCaps(ctx context.Context) (map[schema.ID][]reachedCap, error) {
-	rows, _ := w.pool.Query(ctx, selectReached)
+	all, err := pgdb.Rows[reachedCap](ctx, w.pool, "read reached caps", selectReached)
 	found := map[schema.ID][]reachedCap{}
-	var accountID schema.ID
-	var r reachedCap
-	_, err := pgx.ForEachRow(rows, []any{&accountID, &r.id, &r.agent, &r.startedAt, &r.periodStart, &r.periodEnd, &r.epoch, &r.peak}, func() error {
-		found[accountID] = append(found[accountID], r)
-		return nil
-	})
-	if err != nil {
-		return nil, fmt.Errorf("read reached caps: %w", err)
+	for _, r := range all {
+		found[r.AccountID] = append(found[r.AccountID], r)
 	}
-	return found, nil
+	return found, err
 }
 
 // A reset ended the incident when it was made.
@@ -54,25 +46,17 @@ func (c *capsCheck) endReached(ctx context.Context, reached []reachedCap, presen
 	lasting = map[string]bool{}
 	for i := range reached {
 		r := &reached[i]
-		now := present[r.agent]
+		now := present[r.Scope]
 		end, ended := r.endedBy(now, c.now)
+		lasting[r.Scope] = !ended
 		switch {
 		case ended:
-			err = c.leader.transaction(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, endReachedCap, r.id, end)
-				return err
-			})
-		case now.used() > r.peak:
-			lasting[r.agent] = true
-			err = c.leader.transaction(ctx, func(tx pgx.Tx) error {
-				_, err := tx.Exec(ctx, raisePeak, r.id, now.used(), c.now)
-				return err
-			})
-		default:
-			lasting[r.agent] = true
+			err = c.leader.exec(ctx, "end incident of a reached cap", endReachedCap, r.IncidentID, end)
+		case now.used() > r.Peak:
+			err = c.leader.exec(ctx, "raise peak of a reached cap", raisePeak, r.IncidentID, now.used(), c.now)
 		}
 		if err != nil {
-			return nil, fmt.Errorf("change incident of a reached cap: %w", err)
+			return nil, err
 		}
 	}
 	return lasting, nil
@@ -81,15 +65,15 @@ func (c *capsCheck) endReached(ctx context.Context, reached []reachedCap, presen
 // endedBy returns when an incident ended, if it has, given what its cap is at a time; nil for none.
 func (r *reachedCap) endedBy(present *spentCap, now time.Time) (time.Time, bool) {
 	switch {
-	case !r.periodEnd.After(now):
-		return r.periodEnd, true
+	case !r.PeriodEnd.After(now):
+		return r.PeriodEnd, true
 	case present == nil:
 		return now, true
-	case present.Epoch != r.epoch:
+	case present.Epoch != r.Epoch:
 		return now, true // The time of the reset is in its own row.
-	case !present.window.Start.Equal(r.periodStart), present.spent < present.Limit:
+	case !present.window.Start.Equal(r.PeriodStart), present.spent < present.Limit:
 		// The cap was changed, or costs were corrected, which changes nothing of the cap.
-		if at := present.UpdatedAt; at.After(r.startedAt) && at.Before(now) {
+		if at := present.UpdatedAt; at.After(r.StartedAt) && at.Before(now) {
 			return at.UTC(), true
 		}
 		return now, true

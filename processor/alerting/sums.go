@@ -147,8 +147,7 @@ func measure(r *alert.Rule, sums []sum, past map[string]hours) []measurement {
 		total[scopeOf(r)] = &tally{}
 	}
 	for i := range sums {
-		s := &sums[i]
-		scope := scopeOf(r)
+		s, scope := &sums[i], scopeOf(r)
 		if r.Condition == alert.Anomaly {
 			scope = s.Agent
 		}

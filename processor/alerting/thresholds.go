@@ -11,6 +11,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/budget"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // crossing is a threshold of a cap that its spend has crossed in a period. share is the threshold as a part of the cap.
@@ -122,6 +123,9 @@ INSERT INTO incidents (incident_id, account_id, kind, name, metric, scope, start
 VALUES ($1, $2, 'budget', $3, 'budget_used', $4, $5, $6, $7, $7, $5, $8, $9, $10, $11, $12, $13)
 ON CONFLICT DO NOTHING`
 
+// errNoted is returned inside note for a crossing that is saved already.
+var errNoted = errors.New("the crossing is saved already")
+
 // note saves that a threshold was crossed, and notifies the account's channels. The incident of a reached cap stays open.
 func (c *capsCheck) note(ctx context.Context, p *crossing) error {
 	reached, err := c.reachedAt(ctx, p)
@@ -136,19 +140,18 @@ func (c *capsCheck) note(ctx context.Context, p *crossing) error {
 	}
 	id := schema.NewID(c.now)
 	m := p.message(id, reached, c.now)
-	inserted := false
 	err = c.leader.transaction(ctx, func(tx pgx.Tx) error {
-		tag, err := tx.Exec(ctx, insertCrossing, id, p.AccountID, m.Title, p.Agent, reached, ended, p.used(), m.Summary,
-			p.window.Start, p.window.End, p.Epoch, p.share, int64(p.Limit))
+		err := pgdb.Change(ctx, tx, "save crossed threshold", errNoted, insertCrossing, id, p.AccountID, m.Title, p.Agent, reached, ended,
+			p.used(), m.Summary, p.window.Start, p.window.End, p.Epoch, p.share, int64(p.Limit))
 		if err != nil {
-			return fmt.Errorf("save crossed threshold: %w", err)
-		}
-		if inserted = tag.RowsAffected() > 0; !inserted {
-			return nil
+			return err
 		}
 		return alert.NewStore(tx).NotifyAccount(ctx, p.AccountID, m)
 	})
-	if err == nil && inserted {
+	switch {
+	case errors.Is(err, errNoted):
+		return nil
+	case err == nil:
 		c.metrics.transitions.WithLabelValues(string(m.Type)).Inc()
 	}
 	return err
