@@ -48,11 +48,15 @@ OUTLAY_DATABASE_URL_FILE names a file that holds the value, for secrets.`
 var version = "devel"
 
 func newParser(c *cli) *kong.Kong {
-	return kong.Must(c,
+	k := kong.Must(c,
 		kong.Name("outlay"), kong.Description(description), kong.Vars{"version": version},
 		kong.DefaultEnvars("OUTLAY"), kong.Resolvers(kong.ResolverFunc(fromFile)),
 		kong.ShortUsageOnError(), kong.ConfigureHelp(kong.HelpOptions{Compact: true}),
 	)
+	for _, command := range k.Model.Children {
+		describe(command)
+	}
+	return k
 }
 
 func main() {

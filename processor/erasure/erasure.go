@@ -6,7 +6,6 @@ package erasure
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5/pgxpool"
@@ -15,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/erasure"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // Deps are what the jobs work with; the caller owns them.
@@ -80,12 +80,9 @@ SELECT NOT EXISTS (
 func (e *eraser) awaitStored(ctx context.Context, t *try) error {
 	deadline := e.now().Add(storedPatience)
 	for {
-		var stored bool
-		if err := e.pool.QueryRow(ctx, selectStored, t.JobID, storedMargin).Scan(&stored); err != nil {
-			return fmt.Errorf("ask how far events are stored: %w", err)
-		}
-		if stored {
-			return nil
+		stored, err := pgdb.Value[bool](ctx, e.pool, "ask how far events are stored", selectStored, t.JobID, storedMargin)
+		if err != nil || stored {
+			return err
 		}
 		if e.now().After(deadline) {
 			return errNotStored

@@ -112,6 +112,8 @@ const (
 	revokeShares      = `UPDATE session_shares SET revoked_at = now() WHERE account_id = $1 AND session_id = $2 AND revoked_at IS NULL`
 )
 
+// erase erases the target in tx. A session is renamed as a whole only when nobody else takes part in it; else it keeps its name, and
+// what belongs to the user alone is removed.
 func (x *target) erase(ctx context.Context, tx pgx.Tx, t *try) (events int64, err error) {
 	var from, to string
 	var whole bool
@@ -128,20 +130,16 @@ func (x *target) erase(ctx context.Context, tx pgx.Tx, t *try) (events int64, er
 	if err != nil {
 		return 0, fmt.Errorf("erase events: %w", err)
 	}
+	statements, third := []string{renameSession, renameParts, renameShares, renameActs}, alias
 	if !whole {
-		if _, err := tx.Exec(ctx, revokeShares, t.AccountID, x.session); err != nil {
-			return 0, fmt.Errorf("revoke share links: %w", err)
+		if err := pgdb.Exec(ctx, tx, "revoke share links", revokeShares, t.AccountID, x.session); err != nil {
+			return 0, err
 		}
-		for _, sql := range []string{removeFromSession, removeFromParts} {
-			if _, err := tx.Exec(ctx, sql, t.AccountID, x.session, *x.user); err != nil {
-				return 0, fmt.Errorf("remove the user: %w", err)
-			}
-		}
-		return tag.RowsAffected(), nil
+		statements, third = []string{removeFromSession, removeFromParts}, *x.user
 	}
-	for _, sql := range []string{renameSession, renameParts, renameShares, renameActs} {
-		if _, err := tx.Exec(ctx, sql, t.AccountID, x.session, alias); err != nil {
-			return 0, fmt.Errorf("rename the session: %w", err)
+	for _, statement := range statements {
+		if err := pgdb.Exec(ctx, tx, "rename the session", statement, t.AccountID, x.session, third); err != nil {
+			return 0, err
 		}
 	}
 	return tag.RowsAffected(), nil
@@ -169,15 +167,10 @@ func (e *eraser) forget(ctx context.Context, t *try, done erasure.Result) error 
 	if err != nil {
 		return err
 	}
-	err = pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
+	return pgx.BeginFunc(ctx, e.pool, func(tx pgx.Tx) error {
 		if err := t.Fence(ctx, tx); err != nil {
 			return err
 		}
-		_, err := tx.Exec(ctx, forgetArgs, t.JobID, text)
-		return err
+		return pgdb.Exec(ctx, tx, "forget what was erased", forgetArgs, t.JobID, text)
 	})
-	if err != nil {
-		return fmt.Errorf("forget what was erased: %w", err)
-	}
-	return nil
 }

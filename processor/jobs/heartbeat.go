@@ -5,8 +5,6 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
@@ -96,7 +94,7 @@ func (r *Runner) rescue(ctx context.Context) error {
 
 // A job waits from when it is due, not from when it was asked for.
 const selectWaiting = `
-SELECT kind, count(*), extract(epoch FROM now() - min(run_at))::float8
+SELECT kind, count(*), extract(epoch FROM now() - min(run_at))::float8 AS age
 FROM jobs WHERE finished_at IS NULL AND state = 'queued' AND run_at <= now()
 GROUP BY kind`
 
@@ -106,21 +104,16 @@ func (r *Runner) measureWaiting(ctx context.Context) error {
 		r.metrics.waiting.WithLabelValues(kind).Set(0)
 		r.metrics.oldest.WithLabelValues(kind).Set(0)
 	}
-	rows, _ := r.pool.Query(ctx, selectWaiting)
-	var (
-		kind  string
-		count int64
-		age   float64
-	)
-	_, err := pgx.ForEachRow(rows, []any{&kind, &count, &age}, func() error {
-		if _, known := r.kinds[kind]; known {
-			r.metrics.waiting.WithLabelValues(kind).Set(float64(count))
-			r.metrics.oldest.WithLabelValues(kind).Set(age)
+	waiting, err := pgdb.Rows[struct {
+		Kind  string
+		Count int64
+		Age   float64 // of the one that waits longest, in seconds
+	}](ctx, r.pool, "measure how long jobs wait", selectWaiting)
+	for _, w := range waiting {
+		if r.kinds[w.Kind] != nil {
+			r.metrics.waiting.WithLabelValues(w.Kind).Set(float64(w.Count))
+			r.metrics.oldest.WithLabelValues(w.Kind).Set(w.Age)
 		}
-		return nil
-	})
-	if err != nil {
-		return fmt.Errorf("measure how long jobs wait: %w", err)
 	}
-	return nil
+	return err
 }

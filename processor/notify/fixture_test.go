@@ -133,7 +133,7 @@ func (w *world) delivery(of, id schema.ID) alert.Delivery {
 // pending counts the messages that are not delivered.
 func (w *world) pending() int64 {
 	w.t.Helper()
-	return w.backlog().pending
+	return w.backlog().Pending
 }
 
 func (w *world) backlog() backlog {

@@ -181,11 +181,10 @@ func (n *Notifier) send(ctx context.Context, d *delivery) result {
 
 func (n *Notifier) measure(ctx context.Context) error {
 	b, err := n.outbox.backlog(ctx)
-	if err != nil {
-		return err
+	if err == nil {
+		n.metrics.pending.Set(float64(b.Pending))
+		n.metrics.oldest.Set(b.Oldest)
+		n.metrics.overdue.Set(b.Overdue)
 	}
-	n.metrics.pending.Set(float64(b.pending))
-	n.metrics.oldest.Set(b.oldest)
-	n.metrics.overdue.Set(b.overdue)
-	return nil
+	return err
 }

@@ -3,7 +3,6 @@ package notify
 import (
 	"context"
 	"errors"
-	"fmt"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -12,6 +11,7 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // delivery is a message that this process has claimed to try once.
@@ -64,15 +64,11 @@ type outbox struct {
 // next claims the message that is due the longest, or returns nil. Accounts that are
 // busy enough are passed over.
 func (o *outbox) next(ctx context.Context, busy []schema.ID) (*delivery, error) {
-	rows, _ := o.pool.Query(ctx, claim, o.now(), claimFor, busy)
-	d, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[delivery])
+	d, err := pgdb.Row[delivery](ctx, o.pool, "claim a delivery", pgx.ErrNoRows, claim, o.now(), claimFor, busy)
 	if errors.Is(err, pgx.ErrNoRows) {
 		return nil, nil //nolint:nilnil // There is nothing to do, which is no error.
 	}
-	if err != nil {
-		return nil, fmt.Errorf("claim a delivery: %w", err)
-	}
-	return &d, nil
+	return &d, err
 }
 
 const insertTry = `
@@ -95,26 +91,21 @@ const lockDelivery = `SELECT FROM deliveries WHERE delivery_id = $1 FOR UPDATE`
 func (o *outbox) note(ctx context.Context, d *delivery, r result, began time.Time) error {
 	now := o.now()
 	return pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
-		if _, err := tx.Exec(ctx, lockDelivery, d.ID); err != nil {
-			return fmt.Errorf("lock a delivery: %w", err)
+		if err := pgdb.Exec(ctx, tx, "lock a delivery", lockDelivery, d.ID); err != nil {
+			return err
 		}
-		_, err := tx.Exec(ctx, insertTry, d.ID, d.AccountID, began, max(0, now.Sub(began).Milliseconds()), r.outcome, r.status)
-		if err != nil {
-			return fmt.Errorf("note a try: %w", err)
+		took := max(0, now.Sub(began).Milliseconds())
+		if err := pgdb.Exec(ctx, tx, "note a try", insertTry, d.ID, d.AccountID, began, took, r.outcome, r.status); err != nil {
+			return err
 		}
 		again := now.Add(backoff.Wait(d.Tries, firstWait, longestWait))
 		switch {
 		case r.outcome == outcomeDelivered:
-			_, err = tx.Exec(ctx, finish, d.ID, d.ClaimedUntil, alert.Delivered, now)
+			return pgdb.Exec(ctx, tx, "finish a delivery", finish, d.ID, d.ClaimedUntil, alert.Delivered, now)
 		case r.outcome.final() || again.After(d.GiveUpAt):
-			_, err = tx.Exec(ctx, finish, d.ID, d.ClaimedUntil, alert.Failed, now)
-		default:
-			_, err = tx.Exec(ctx, postpone, d.ID, d.ClaimedUntil, again)
+			return pgdb.Exec(ctx, tx, "give a delivery up", finish, d.ID, d.ClaimedUntil, alert.Failed, now)
 		}
-		if err != nil {
-			return fmt.Errorf("note what became of a delivery: %w", err)
-		}
-		return nil
+		return pgdb.Exec(ctx, tx, "postpone a delivery", postpone, d.ID, d.ClaimedUntil, again)
 	})
 }
 
@@ -126,24 +117,22 @@ const (
 
 // A message behind another one of its incident is not due before that is done.
 const countPending = `
-SELECT count(*), coalesce(extract(epoch FROM $1 - min(created_at)), 0)::float8,
+SELECT count(*) AS pending, coalesce(extract(epoch FROM $1 - min(created_at)), 0)::float8 AS oldest,
   coalesce(extract(epoch FROM $1 - min(next_try_at) FILTER (
     WHERE next_try_at <= $1 AND (claimed_until IS NULL OR claimed_until < $1) AND NOT EXISTS (
       SELECT FROM deliveries p
-      WHERE p.incident_id = q.incident_id AND p.channel_id = q.channel_id AND p.state = 'pending' AND p.created_at < q.created_at))), 0)::float8
+      WHERE p.incident_id = q.incident_id AND p.channel_id = q.channel_id AND p.state = 'pending' AND p.created_at < q.created_at))), 0)::float8 AS overdue
 FROM deliveries q WHERE state = 'pending'`
 
 // backlog is what waits in the outbox.
 type backlog struct {
-	pending int64
-	// oldest is the age of the oldest message, and overdue for how long the one that is due longest has waited for a try, both
+	Pending int64
+	// Oldest is the age of the oldest message, and Overdue for how long the one that is due longest has waited for a try, both
 	// in seconds.
-	oldest, overdue float64
+	Oldest, Overdue float64
 }
 
-func (o *outbox) backlog(ctx context.Context) (b backlog, err error) {
-	if err := o.pool.QueryRow(ctx, countPending, o.now()).Scan(&b.pending, &b.oldest, &b.overdue); err != nil {
-		return backlog{}, fmt.Errorf("count deliveries: %w", err)
-	}
-	return b, nil
+// backlog measures what waits, of all processors.
+func (o *outbox) backlog(ctx context.Context) (backlog, error) {
+	return pgdb.Row[backlog](ctx, o.pool, "count deliveries", pgx.ErrNoRows, countPending, o.now())
 }

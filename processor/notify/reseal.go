@@ -2,12 +2,10 @@ package notify
 
 import (
 	"context"
-	"fmt"
-
-	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 // storedSecret is the secret of a channel that the first key has not sealed.
@@ -30,10 +28,9 @@ func (n *Notifier) reseal(ctx context.Context) error {
 	if !n.secrets.Encrypts() {
 		return nil
 	}
-	rows, _ := n.outbox.pool.Query(ctx, selectOtherwiseSealed, n.secrets.Prefix())
-	stored, err := pgx.CollectRows(rows, pgx.RowToStructByName[storedSecret])
+	stored, err := pgdb.Rows[storedSecret](ctx, n.outbox.pool, "look for secrets to encrypt", selectOtherwiseSealed, n.secrets.Prefix())
 	if err != nil {
-		return fmt.Errorf("look for secrets to encrypt: %w", err)
+		return err
 	}
 	done, unopened := 0, 0
 	for _, s := range stored {
@@ -43,8 +40,9 @@ func (n *Notifier) reseal(ctx context.Context) error {
 			unopened++
 			continue
 		}
-		if _, err := n.outbox.pool.Exec(ctx, updateSecret, s.ChannelID, s.Secret, n.secrets.Seal(plain, place)); err != nil {
-			return fmt.Errorf("encrypt a secret: %w", err)
+		err = pgdb.Exec(ctx, n.outbox.pool, "encrypt a secret", updateSecret, s.ChannelID, s.Secret, n.secrets.Seal(plain, place))
+		if err != nil {
+			return err
 		}
 		done++
 	}

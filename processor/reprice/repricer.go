@@ -63,11 +63,15 @@ func (r *Repricer) reprice(ctx context.Context, t *jobs.Task[reprice.Args]) (any
 		return nil, err
 	}
 	if state.Slice == 0 {
-		if err := r.begin(ctx, t, &state); err != nil {
+		total, err := r.count(ctx, &state)
+		if err == nil {
+			err = t.Progress(ctx, 0, total)
+		}
+		if err != nil {
 			return nil, err
 		}
 	}
-	if err := r.slices(ctx, t, &state, book); err != nil {
+	if err := r.slices(ctx, t.Attempt, &state, book); err != nil {
 		return nil, err
 	}
 	if !state.DryRun {
@@ -78,15 +82,6 @@ func (r *Repricer) reprice(ctx context.Context, t *jobs.Task[reprice.Args]) (any
 	return r.result(ctx, &state)
 }
 
-// begin notes about how many events there are to look at, for the progress.
-func (r *Repricer) begin(ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State) error {
-	total, err := r.count(ctx, state)
-	if err != nil {
-		return err
-	}
-	return t.Progress(ctx, 0, total)
-}
-
 const (
 	// firstWidth is the time that the first slice spans. The next span more or less, as there were events.
 	firstWidth = 15 * time.Minute
@@ -95,11 +90,11 @@ const (
 	maxWidth = 24 * time.Hour
 )
 
-// slices goes through the events, from where the job stands.
-func (r *Repricer) slices(ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book) error {
+// slices goes through the events, from where the job stands. try is the number of the try at the job, which fences what it writes.
+func (r *Repricer) slices(ctx context.Context, try int, state *reprice.State, book *price.Book) error {
 	width := firstWidth
 	for state.Next.Time.Before(state.To) {
-		full, err := r.slice(ctx, t, state, book, width)
+		full, err := r.slice(ctx, try, state, book, width)
 		if err != nil {
 			return err
 		}
@@ -114,13 +109,11 @@ func (r *Repricer) slices(ctx context.Context, t *jobs.Task[reprice.Args], state
 
 // slice does one slice of at most the given width, and moves state behind it. It reports whether there were more events than it
 // takes at once.
-func (r *Repricer) slice(
-	ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book, width time.Duration,
-) (full bool, err error) {
+func (r *Repricer) slice(ctx context.Context, try int, state *reprice.State, book *price.Book, width time.Duration) (full bool, err error) {
 	start := time.Now()
 	for attempt := 1; ; attempt++ {
 		var s slice
-		if s, full, err = r.try(ctx, t, state, book, width); err == nil {
+		if s, full, err = r.try(ctx, try, state, book, width); err == nil {
 			r.metrics.observe(&s, state.DryRun, time.Since(start))
 			return full, nil
 		}
@@ -146,7 +139,7 @@ func (r *Repricer) slice(
 
 // try reads, prices and saves a slice once.
 func (r *Repricer) try(
-	ctx context.Context, t *jobs.Task[reprice.Args], state *reprice.State, book *price.Book, width time.Duration,
+	ctx context.Context, try int, state *reprice.State, book *price.Book, width time.Duration,
 ) (s slice, full bool, err error) {
 	end := state.Next.Time.Add(width)
 	if end.After(state.To) {
@@ -165,7 +158,7 @@ func (r *Repricer) try(
 			return slice{}, false, err
 		}
 	}
-	if err := r.save(ctx, t.Attempt, state, &s); err != nil {
+	if err := r.save(ctx, try, state, &s); err != nil {
 		return slice{}, false, fmt.Errorf("save a slice of %d events: %w", len(events), err)
 	}
 	state.Slice++

@@ -3,8 +3,8 @@ package reprice
 import (
 	"context"
 	"encoding/json"
-	"fmt"
 
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/reprice"
 )
 
@@ -39,9 +39,5 @@ GROUP BY r.job_id`
 
 // result returns what the job found.
 func (r *Repricer) result(ctx context.Context, state *reprice.State) (json.RawMessage, error) {
-	var result json.RawMessage
-	if err := r.Pool.QueryRow(ctx, selectResult, state.AccountID, state.JobID, maxRows).Scan(&result); err != nil {
-		return nil, fmt.Errorf("add the differences up: %w", err)
-	}
-	return result, nil
+	return pgdb.Value[json.RawMessage](ctx, r.Pool, "add the differences up", selectResult, state.AccountID, state.JobID, maxRows)
 }

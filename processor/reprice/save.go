@@ -70,7 +70,10 @@ func (s *slice) correctArgs(state *reprice.State) []any {
 	for i := range s.changes {
 		c := &s.changes[i]
 		times[i], ids[i], partitions[i], offsets[i] = c.Time, c.Event, c.Partition, c.Offset
-		formerCosts[i], formerSources[i], formerPrices[i] = c.cost, string(c.source), c.priceID
+		formerCosts[i], formerSources[i] = c.cost, string(c.source)
+		if c.priceID != "" {
+			formerPrices[i] = &c.priceID
+		}
 		costs[i], sources[i] = c.quote.CostNanoUSD, string(c.quote.Source)
 		if c.quote.Source == price.Calculated {
 			breakdown := string(price.AppendBreakdown(nil, &c.quote))

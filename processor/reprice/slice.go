@@ -23,7 +23,7 @@ type event struct {
 	usage           price.Usage
 	cost            int64
 	source          schema.CostSource
-	priceID         *string
+	priceID         string // Empty where there is none.
 	// implicit is set when the session was made for this event alone.
 	implicit bool
 }
@@ -32,7 +32,7 @@ type event struct {
 // forgotten.
 const selectSlice = `
 SELECT ts, event_id, kafka_partition, kafka_offset, provider, model, input_tokens, output_tokens,
-  cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens, cost_nano_usd, cost_source, price_id, session_implicit
+  cache_read_tokens, cache_write_tokens, cache_write_1h_tokens, reasoning_tokens, cost_nano_usd, cost_source, coalesce(price_id, ''), session_implicit
 FROM events
 WHERE account_id = $1 AND ts >= $2 AND ts < $3 AND (ts, event_id, kafka_partition, kafka_offset) > ($2, $4, $5, $6)
   AND received_at < $7 AND cost_source IN ('calculated', 'unpriced') AND ($8::text IS NULL OR model = $8)
@@ -91,7 +91,7 @@ func (s *slice) add(e *event, book *price.Book) error {
 	if err != nil {
 		return err
 	}
-	if q.CostNanoUSD == e.cost && q.Source == price.Source(e.source) && q.PriceID == valueOf(e.priceID) {
+	if q.CostNanoUSD == e.cost && q.Source == price.Source(e.source) && q.PriceID == e.priceID {
 		return nil
 	}
 	s.changes = append(s.changes, change{e, q})
@@ -118,11 +118,4 @@ func (d *difference) add(e *event, q *price.Quote) {
 	if q.Source == price.Unpriced {
 		d.unpricedAfter++
 	}
-}
-
-func valueOf(text *string) string {
-	if text == nil {
-		return ""
-	}
-	return *text
 }

@@ -2,7 +2,6 @@ package reprice
 
 import (
 	"context"
-	"fmt"
 	"time"
 
 	"github.com/outlayhq/outlay/processor/jobs"
@@ -25,14 +24,11 @@ SELECT coalesce(min(complete_until) >= $2 OR max(complete_until) = '-infinity', 
 
 // awaitStored waits until everything that was received before a time is stored, so that it is repriced.
 func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
-	stored, err := r.await(ctx, storedWithin, selectStored, r.Topic, before)
-	if err != nil {
-		return fmt.Errorf("wait for the events that were received before: %w", err)
-	}
-	if !stored {
+	stored, err := r.await(ctx, "wait for the events that were received before", storedWithin, selectStored, r.Topic, before)
+	if err == nil && !stored {
 		return jobs.Refuse("Events that were accepted before are not stored yet. Ask again once complete_until in analytics has passed the time of this request.")
 	}
-	return nil
+	return err
 }
 
 const selectRefreshed = `
@@ -40,25 +36,21 @@ SELECT refreshed_at >= $1 OR NOT EXISTS (SELECT FROM reprice_differences WHERE a
 
 // awaitRefreshed waits until the aggregates hold what was corrected, if anything was.
 func (r *Repricer) awaitRefreshed(ctx context.Context, state *reprice.State) error {
-	var now time.Time
-	if err := r.Pool.QueryRow(ctx, `SELECT clock_timestamp()`).Scan(&now); err != nil {
-		return fmt.Errorf("ask the database for the time: %w", err)
-	}
-	refreshed, err := r.await(ctx, refreshedWithin, selectRefreshed, now, state.AccountID, state.JobID)
+	now, err := pgdb.Value[time.Time](ctx, r.Pool, "ask the database for the time", `SELECT clock_timestamp()`)
 	if err != nil {
-		return fmt.Errorf("wait for the aggregates: %w", err)
+		return err
 	}
-	if !refreshed {
+	refreshed, err := r.await(ctx, "wait for the aggregates", refreshedWithin, selectRefreshed, now, state.AccountID, state.JobID)
+	if err == nil && !refreshed {
 		r.Log.WarnContext(ctx, "events are repriced, and the aggregates do not hold all of it yet")
 	}
-	return nil
+	return err
 }
 
 // await asks until the answer is true, and returns false when that took too long.
-func (r *Repricer) await(ctx context.Context, within time.Duration, question string, args ...any) (bool, error) {
+func (r *Repricer) await(ctx context.Context, action string, within time.Duration, question string, args ...any) (bool, error) {
 	for deadline := time.Now().Add(within); time.Now().Before(deadline); {
-		var is bool
-		if err := r.Pool.QueryRow(ctx, question, args...).Scan(&is); err != nil || is {
+		if is, err := pgdb.Value[bool](ctx, r.Pool, action, question, args...); err != nil || is {
 			return is, err
 		}
 		if err := backoff.Sleep(ctx, pollInterval); err != nil {
@@ -74,13 +66,10 @@ WHERE account_id = $1 AND bucket > $2::timestamptz - interval '15 minutes' AND b
 
 // count returns how many events there are about: those with another source of cost are among them. It returns 0 where to count
 // them takes too long.
-func (r *Repricer) count(ctx context.Context, state *reprice.State) (n int64, err error) {
-	err = r.Pool.QueryRow(ctx, selectCount, state.AccountID, state.From, state.To, state.Model).Scan(&n)
+func (r *Repricer) count(ctx context.Context, state *reprice.State) (int64, error) {
+	n, err := pgdb.Value[int64](ctx, r.Pool, "count events", selectCount, state.AccountID, state.From, state.To, state.Model)
 	if pgdb.SQLState(err) == pgdb.QueryCanceled {
 		return 0, nil
 	}
-	if err != nil {
-		return 0, fmt.Errorf("count events: %w", err)
-	}
-	return n, nil
+	return n, err
 }
