@@ -20,90 +20,49 @@ import (
 // adminPool is enough for one command after the other.
 var adminPool = poolSettings{name: "admin", size: 2, timeouts: true}
 
-// withStore runs f with the accounts of the database.
-func (f databaseFlags) withStore(ctx context.Context, do func(*account.Store, *pgxpool.Pool) error) error {
+// withPool runs do with connections to the database, which are closed when it returns.
+func (f databaseFlags) withPool(ctx context.Context, do func(*pgxpool.Pool) error) error {
 	pool, err := f.pool(ctx, adminPool)
 	if err != nil {
 		return err
 	}
 	defer pool.Close()
-	return do(account.NewStore(pool, time.Now), pool)
+	return do(pool)
 }
 
-type accountCommand struct {
-	Create accountCreateCommand `cmd:"" help:"Create an account with its first user and API key."`
-	List   accountListCommand   `cmd:"" help:"List accounts."`
-	Plan   accountPlanCommand   `cmd:"" help:"Change the plan of an account; it is obeyed within a second."`
-}
-
-type accountCreateCommand struct {
+// accountFlags name the database, and the account that a command is about.
+type accountFlags struct {
 	databaseFlags
-	Name     string `required:"" placeholder:"NAME" help:"Name of the account."`
-	Email    string `required:"" placeholder:"ADDRESS" help:"E-mail address of its owner, who can sign in."`
-	Password string `help:"Password of the owner; one is made up and printed when left out. Prefer OUTLAY_PASSWORD_FILE."`
-	Plan     string `default:"enterprise" enum:"free,pro,enterprise" help:"Plan: free, pro or enterprise."`
+	Account string `required:"" placeholder:"ACC_ID" help:"Id of the account; see outlay account list."`
 }
 
-// Run creates the account and prints what signs in.
-func (c *accountCreateCommand) Run(ctx context.Context) error {
-	return c.withStore(ctx, func(_ *account.Store, pool *pgxpool.Pool) error {
-		made, err := createAccount(ctx, pool, newAccount{name: c.Name, email: c.Email, password: c.Password, plan: account.Plan(c.Plan)})
-		if err != nil {
-			return err
-		}
-		fmt.Printf("account   %s\nemail     %s\npassword  %s\napi key   %s\n", made.id.Text(schema.AccountPrefix), made.Email, made.Password, made.APIKey)
-		return nil
-	})
-}
-
-type accountListCommand struct{ databaseFlags }
-
-// Run prints all accounts.
-func (c *accountListCommand) Run(ctx context.Context) error {
-	return c.withStore(ctx, func(store *account.Store, _ *pgxpool.Pool) error {
-		accounts, err := store.Accounts(ctx)
-		if err != nil {
-			return err
-		}
-		return table("ID\tNAME\tPLAN\tCREATED", len(accounts), func(i int) string {
-			a := accounts[i]
-			return fmt.Sprintf("%s\t%s\t%s\t%s", a.ID.Text(schema.AccountPrefix), a.Name, a.Plan, a.CreatedAt.Format(time.RFC3339))
-		})
-	})
-}
-
-type accountPlanCommand struct {
-	databaseFlags
-	ID   string `arg:"" help:"Id of the account; see outlay account list."`
-	Plan string `required:"" enum:"free,pro,enterprise" help:"Plan: free, pro or enterprise."`
-}
-
-// Run changes the plan and notes it in the account's audit log.
-func (c *accountPlanCommand) Run(ctx context.Context) error {
-	id, err := accountFlag{c.ID}.id()
+// with runs do with connections to the database and the account's id. That the account exists is left to do.
+func (f accountFlags) with(ctx context.Context, do func(*pgxpool.Pool, schema.ID) error) error {
+	id, err := schema.ParseID(schema.AccountPrefix, f.Account)
 	if err != nil {
-		return err
+		return errors.New("--account is not an account id; it looks like acc_01jd…, see outlay account list")
 	}
-	return c.withStore(ctx, func(_ *account.Store, pool *pgxpool.Pool) error {
-		return audited(ctx, pool, id, "account.set_plan", map[string]any{"plan": c.Plan}, func(_ pgx.Tx, store *account.Store) (string, error) {
-			_, err := store.SetPlan(ctx, id, account.Plan(c.Plan))
-			if errors.Is(err, account.ErrNotFound) {
-				return "", errors.New("there is no such account; see outlay account list")
-			}
-			return c.ID, err
-		})
-	})
+	return f.withPool(ctx, func(pool *pgxpool.Pool) error { return do(pool, id) })
 }
 
-// audited runs do in a transaction together with a line in the account's audit log, which
-// names nobody: it was done at the command line. do returns what it was done to.
-func audited(ctx context.Context, pool *pgxpool.Pool, id schema.ID, action string, detail map[string]any, do func(pgx.Tx, *account.Store) (target string, err error)) error {
-	return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
-		target, err := do(tx, account.NewStore(tx, time.Now))
-		if err != nil {
-			return err
-		}
-		return noteAct(ctx, tx, id, action, target, detail)
+// accountChange is a change of an account in a transaction.
+type accountChange struct {
+	*account.Store // of the transaction
+	tx             pgx.Tx
+	id             schema.ID
+}
+
+// change runs do in a transaction together with a line in the account's audit log. The line names nobody, because the change was
+// made at the command line. do returns the id of what it changed.
+func (f accountFlags) change(ctx context.Context, action string, detail map[string]any, do func(accountChange) (target string, err error)) error {
+	return f.with(ctx, func(pool *pgxpool.Pool, id schema.ID) error {
+		return pgx.BeginFunc(ctx, pool, func(tx pgx.Tx) error {
+			target, err := do(accountChange{account.NewStore(tx, time.Now), tx, id})
+			if err != nil {
+				return err
+			}
+			return noteAct(ctx, tx, id, action, target, detail)
+		})
 	})
 }
 

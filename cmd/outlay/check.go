@@ -144,12 +144,13 @@ func editionMeaning(s migrations.Server) string {
 	return text + ": no hypertables and no continuous aggregates, for trying out only"
 }
 
-func scalar(ctx context.Context, conn *pgx.Conn, query string) (n int64, err error) {
-	err = conn.QueryRow(ctx, query).Scan(&n)
+// scalar returns the one number that a query finds.
+func scalar(ctx context.Context, conn *pgx.Conn, query string, args ...any) (n int64, err error) {
+	err = conn.QueryRow(ctx, query, args...).Scan(&n)
 	return n, err
 }
 
-const selectStoredOffsets = `SELECT partition, next_offset FROM kafka_offsets WHERE topic = $1`
+const sumStoredOffsets = `SELECT coalesce(sum(next_offset), 0)::bigint FROM kafka_offsets WHERE topic = $1`
 
 // kafka compares where the topic ends with what is stored. conn may be nil.
 func (r *checkReport) kafka(ctx context.Context, client *kgo.Client, conn *pgx.Conn) {
@@ -188,14 +189,6 @@ func (r *checkReport) storedLag(ctx context.Context, conn *pgx.Conn, admin *kadm
 			lag += o.Offset
 		}
 	})
-	rows, _ := conn.Query(ctx, selectStoredOffsets, r.topics.Topic)
-	var (
-		partition int32
-		next      int64
-	)
-	_, err = pgx.ForEachRow(rows, []any{&partition, &next}, func() error {
-		lag -= next
-		return nil
-	})
-	return lag, err
+	stored, err := scalar(ctx, conn, sumStoredOffsets, r.topics.Topic)
+	return lag - stored, err
 }

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"github.com/jackc/pgx/v5"
+
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const selectAlerting = `
@@ -29,19 +31,18 @@ const (
 )
 
 var (
-	errNoLeader = errors.New("no processor checks the alert rules")
+	errNoLeader  = errors.New("no processor checks the alert rules")
 	errUnchecked = errors.New("some alert rule has not been checked for more than 7 minutes")
 )
 
 // alerting notes whether rules are evaluated and messages are sent.
 func (r *checkReport) alerting(ctx context.Context, conn *pgx.Conn) {
-	rows, _ := conn.Query(ctx, selectAlerting, maxOverdue)
-	found, err := pgx.CollectExactlyOneRow(rows, pgx.RowToStructByName[struct {
+	found, err := pgdb.Row[struct {
 		Rules, Firing, Pending, Failed, Overdue int64
 		Led                                     bool
 		// Checked is the age of the oldest check, nil without rules.
 		Checked *time.Duration
-	}])
+	}](ctx, conn, "look at alerting", pgx.ErrNoRows, selectAlerting, maxOverdue)
 	if err != nil {
 		r.note("alert rules", "", err)
 		return

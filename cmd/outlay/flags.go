@@ -28,16 +28,18 @@ import (
 	"github.com/outlayhq/outlay/schema/wire"
 )
 
+// newLogger returns the log of the process. A lost database is logged by watchReadiness alone, see quietHandler.
 func newLogger(w io.Writer, level, format string) *slog.Logger {
 	var l slog.Level
 	if err := l.UnmarshalText([]byte(level)); err != nil {
 		panic("BUG: kong let an unknown log level pass: " + level)
 	}
 	options := &slog.HandlerOptions{Level: l}
+	var handler slog.Handler = slog.NewTextHandler(w, options)
 	if format == "json" {
-		return slog.New(quietHandler{slog.NewJSONHandler(w, options)})
+		handler = slog.NewJSONHandler(w, options)
 	}
-	return slog.New(quietHandler{slog.NewTextHandler(w, options)})
+	return slog.New(quietHandler{handler})
 }
 
 // readSecret returns the content of a file without the line break at its end.

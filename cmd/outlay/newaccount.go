@@ -37,11 +37,8 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 	if n.password == "" {
 		n.password = rand.Text()
 	}
-	if fault := account.EmailFault(n.email); fault != "" {
-		return credentials{}, errors.New("--email " + fault)
-	}
-	if fault := account.PasswordFault(n.password); fault != "" {
-		return credentials{}, errors.New("--password " + fault)
+	if err := checkSignIn(n.email, n.password); err != nil {
+		return credentials{}, err
 	}
 	hash, err := hashFor(ctx, account.NewStore(pool, time.Now), n.email, n.password)
 	if err != nil {
@@ -64,6 +61,17 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 		return noteAct(ctx, tx, a.ID, "account.create", a.ID.Text(schema.AccountPrefix), map[string]any{"plan": n.plan, "owner": n.email})
 	})
 	return made, err
+}
+
+// checkSignIn returns an error that names the flag with an e-mail address or a password that no user can have.
+func checkSignIn(email, password string) error {
+	if message := account.EmailFault(email); message != "" {
+		return errors.New("--email " + message)
+	}
+	if message := account.PasswordFault(password); message != "" {
+		return errors.New("--password " + message)
+	}
+	return nil
 }
 
 // hashFor returns the hash of a password of a user with this e-mail address.

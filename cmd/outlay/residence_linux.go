@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"golang.org/x/sys/unix"
+
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // startLasts is how long a process surely needs what only its start needs.
@@ -18,10 +20,8 @@ const startLasts = 5 * time.Second
 // itself while it initialises, about 25 MiB; one tier goes on with less than
 // half of it. What is needed again comes back from the page cache.
 func releaseStart(ctx context.Context) error {
-	select {
-	case <-ctx.Done():
+	if backoff.Sleep(ctx, startLasts) != nil {
 		return nil
-	case <-time.After(startLasts):
 	}
 	return releaseProgram()
 }

@@ -13,6 +13,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
+	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/migrations"
 )
 
@@ -76,10 +77,8 @@ const insufficientPrivilege = "42501"
 // and each would log the same reason.
 func (t *tier) work(ctx context.Context) error {
 	for t.databasesReady(ctx) != nil {
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, databaseInterval) != nil {
 			return nil
-		case <-time.After(databaseInterval):
 		}
 	}
 	t.working.Store(true)

@@ -15,7 +15,7 @@ const (
 	watchInterval = 3 * time.Second
 	watchRepeat   = time.Minute
 	watchChange   = 15 * time.Second
-	watchStable  = 15 * time.Second
+	watchStable   = 15 * time.Second
 )
 
 // watchReadiness logs what the tiers wait for, such as Kafka, a database or space on a
