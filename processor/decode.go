@@ -107,16 +107,6 @@ func (b batch) items() []timescale.Item {
 	return items
 }
 
-func (b batch) partitions() []int32 {
-	var partitions []int32
-	for _, it := range b {
-		if n := len(partitions); n == 0 || partitions[n-1] != it.Partition {
-			partitions = append(partitions, it.Partition)
-		}
-	}
-	return partitions
-}
-
 // committable returns the offsets to show to lag tools once the batch is stored.
 func (b batch) committable(topic string) map[string]map[int32]kgo.EpochOffset {
 	next := map[int32]kgo.EpochOffset{}

@@ -2,43 +2,38 @@ package processor
 
 import (
 	"context"
+	"errors"
+	"maps"
 	"time"
 
 	"github.com/twmb/franz-go/pkg/kadm"
 	"github.com/twmb/franz-go/pkg/kgo"
 
 	"github.com/outlayhq/outlay/processor/timescale"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // progressInterval is how often lag is measured and completeness noted.
 const progressInterval = time.Second
 
-// leftTopicsInterval is how often completeness is noted for topics that were stored from before.
-const leftTopicsInterval = 10 * time.Second
+// leftTopicsEvery is in how many measurements completeness is noted once for topics that were stored from before.
+const leftTopicsEvery = 10
 
 // watchProgress measures lag and notes in the database up to which time
 // everything that Kafka has acknowledged is stored.
 func (p *Processor) watchProgress(ctx context.Context, client *kgo.Client) error {
 	admin := kadm.NewClient(client)
 	seen := sightings{pending: map[int32]timescale.Mark{}, known: map[int32]bool{}}
-	tick, left := time.NewTicker(progressInterval), time.NewTicker(leftTopicsInterval)
-	defer tick.Stop()
-	defer left.Stop()
-	for {
-		select {
-		case <-ctx.Done():
-			return nil
-		case <-left.C:
-			if err := p.leftTopics(ctx, admin); err != nil && ctx.Err() == nil {
-				p.log.DebugContext(ctx, "progress of other topics not noted", "error", err)
-			}
-			continue
-		case <-tick.C:
+	for n := 0; backoff.Sleep(ctx, progressInterval) == nil; n++ {
+		err := p.progress(ctx, admin, seen)
+		if n%leftTopicsEvery == 0 {
+			err = errors.Join(err, p.leftTopics(ctx, admin))
 		}
-		if err := p.progress(ctx, admin, seen); err != nil && ctx.Err() == nil {
+		if err != nil && ctx.Err() == nil {
 			p.log.DebugContext(ctx, "progress not noted", "error", err)
 		}
 	}
+	return nil
 }
 
 // sightings is what earlier measurements saw of the topic.
@@ -73,24 +68,24 @@ func (p *Processor) progress(ctx context.Context, admin *kadm.Client, seen sight
 			continue
 		}
 		p.metrics.observeLag(partition, max(0, end.Offset-position))
-		if mark, waiting := pending[partition]; waiting && mark.End > position {
+		mark, waiting := pending[partition]
+		if waiting && mark.End > position {
 			continue
-		} else if waiting {
+		}
+		if waiting {
 			reached = append(reached, mark)
 			delete(pending, partition)
 		}
-		mark := timescale.Mark{Partition: partition, End: end.Offset, At: at}
-		if end.Offset > position {
+		if mark = (timescale.Mark{Partition: partition, End: end.Offset, At: at}); mark.End > position {
 			pending[partition] = mark
-			continue
-		}
-		reached = append(reached, mark)
-	}
-	for partition := range pending {
-		if _, owned := next[partition]; !owned {
-			delete(pending, partition)
+		} else {
+			reached = append(reached, mark)
 		}
 	}
+	maps.DeleteFunc(pending, func(partition int32, _ timescale.Mark) bool {
+		_, owned := next[partition]
+		return !owned
+	})
 	if len(reached) == 0 {
 		return nil
 	}

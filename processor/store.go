@@ -56,7 +56,7 @@ func (p *Processor) storeWhole(ctx context.Context, b batch) error {
 			p.metrics.fenced.Inc()
 			p.log.InfoContext(ctx, "batch fenced", "records", len(b))
 		}
-		if b, err = p.remaining(ctx, b); err != nil {
+		if b, err = p.remaining(ctx, spans, b); err != nil {
 			return err
 		}
 	}
@@ -129,8 +129,12 @@ func (p *Processor) bisect(ctx context.Context, b batch, cause error) error {
 
 // remaining asks the database where the partitions stand and drops what is
 // stored already.
-func (p *Processor) remaining(ctx context.Context, b batch) (batch, error) {
-	next, err := p.next(ctx, b.partitions())
+func (p *Processor) remaining(ctx context.Context, spans []timescale.Span, b batch) (batch, error) {
+	partitions := make([]int32, len(spans))
+	for i, s := range spans {
+		partitions[i] = s.Partition
+	}
+	next, err := p.next(ctx, partitions)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/jackc/pgx/v5/pgconn"
 
 	"github.com/outlayhq/outlay/deploy/child"
+	"github.com/outlayhq/outlay/schema/backoff"
 )
 
 // How long a start waits for the processes that a killed server left behind, and how often it looks.
@@ -34,10 +35,8 @@ func (c *cluster) run(ctx context.Context, settings []string) (*child.Process, e
 		if err == nil || !strings.Contains(err.Error(), stillInUse) || time.Now().After(end) {
 			return p, err
 		}
-		select {
-		case <-ctx.Done():
+		if backoff.Sleep(ctx, leftoverInterval) != nil {
 			return nil, err
-		case <-time.After(leftoverInterval):
 		}
 	}
 }

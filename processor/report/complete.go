@@ -5,10 +5,9 @@ import (
 	"fmt"
 	"time"
 
-	"github.com/jackc/pgx/v5"
-
 	"github.com/outlayhq/outlay/processor/jobs"
 	"github.com/outlayhq/outlay/schema/backoff"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/report"
 )
 
@@ -17,19 +16,11 @@ type completeness struct{ time.Time }
 
 const selectCompleteness = `SELECT CASE WHEN complete_until > '-infinity' THEN complete_until END FROM usage_progress`
 
-// querier is a transaction, a connection or a pool.
-type querier interface {
-	QueryRow(ctx context.Context, sql string, args ...any) pgx.Row
-}
-
 // readCompleteness reads how far the sums are complete.
-func readCompleteness(ctx context.Context, db querier) (completeness, error) {
-	var until *time.Time
-	if err := db.QueryRow(ctx, selectCompleteness).Scan(&until); err != nil {
-		return completeness{}, fmt.Errorf("complete until: %w", err)
-	}
-	if until == nil {
-		return completeness{}, nil
+func readCompleteness(ctx context.Context, db pgdb.DB) (completeness, error) {
+	until, err := pgdb.Value[*time.Time](ctx, db, "complete until", selectCompleteness)
+	if err != nil || until == nil {
+		return completeness{}, err
 	}
 	return completeness{until.UTC()}, nil
 }

@@ -1,6 +1,7 @@
 package report
 
 import (
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -25,22 +26,14 @@ func WriteCSV(s *Statement) []byte {
 	for i := range s.Days {
 		w.figures("day", s.Days[i].Start.In(loc).Format(time.DateOnly), Line{Figures: s.Days[i].Figures})
 	}
-	agents := func() {
-		for i := range s.ByAgent {
-			w.figures("agent", "", s.ByAgent[i])
-		}
-	}
-	models := func() {
-		for i := range s.ByModel {
-			w.figures("model", "", s.ByModel[i])
-		}
-	}
+	groups := []group{{"agent", s.ByAgent}, {"model", s.ByModel}}
 	if s.GroupBy == byModel {
-		models()
-		agents()
-	} else {
-		agents()
-		models()
+		slices.Reverse(groups)
+	}
+	for _, g := range groups {
+		for i := range g.lines {
+			w.figures(g.section, "", g.lines[i])
+		}
 	}
 	for i := range s.Caps {
 		c := &s.Caps[i]
@@ -52,6 +45,12 @@ func WriteCSV(s *Statement) []byte {
 		w.line("price", "", "", "", "", "", strconv.FormatInt(p.Events, 10), "", "", "", "", "", p.Cost.exact(), "", "", "", strings.TrimSpace(p.ID+" "+rates(p.Rates)))
 	}
 	return w.text
+}
+
+// group is a section of lines about agents or models. The one that the report is grouped by comes first.
+type group struct {
+	section string
+	lines   []Line
 }
 
 // describe states which report, account and period the figures belong to.
@@ -84,6 +83,7 @@ func codeOf(name string) string {
 // sheet is a CSV on its way. Every field is quoted.
 type sheet struct{ text []byte }
 
+// figures writes a line of sums. Amounts have all of their decimals.
 func (w *sheet) figures(section, date string, l Line) {
 	number := func(n int64) string { return strconv.FormatInt(n, 10) }
 	w.line(section, date, l.Agent, l.Provider, l.Model, codeOf(l.Agent+l.Model), number(l.Events), number(l.Errors), number(l.Unpriced),

@@ -2,6 +2,7 @@ package report
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 )
@@ -28,13 +29,12 @@ func Draw(s *Statement) (file []byte, err error) {
 	d.front()
 	d.totals()
 	d.daily()
+	groups := []func(){d.agents, d.models}
 	if s.GroupBy == byModel {
-		d.models()
-		d.agents()
-	} else {
-		d.agents()
-		d.models()
+		slices.Reverse(groups)
 	}
+	groups[0]()
+	groups[1]()
 	d.caps()
 	d.unpriced()
 	d.prices()

@@ -181,12 +181,8 @@ const maxDue = 200
 // period.
 func (m *Maker) makeDue(ctx context.Context) error {
 	for range maxDue {
-		due, err := m.makeOneDue(ctx)
-		if err != nil {
+		if found, err := m.makeOneDue(ctx); err != nil || !found {
 			return err
-		}
-		if !due {
-			break
 		}
 	}
 	return nil

@@ -50,8 +50,7 @@ func (d *drawing) lines(heading, head, thing string, lines []Line, most int, nam
 	if more := len(lines) - most; more > 0 {
 		t.row(0, d.cells("and "+plural(more, "more "+thing), &rest, &restBefore)...)
 	}
-	cells := d.cells(plural(len(lines), thing), &all, &d.s.Previous.Cost)
-	t.total(cells...)
+	t.total(d.cells(plural(len(lines), thing), &all, &d.s.Previous.Cost)...)
 }
 
 func (d *drawing) cells(name string, f *Figures, before *amount) []string {
@@ -68,15 +67,13 @@ func (d *drawing) caps() {
 	} else {
 		d.capTable()
 	}
-	var rest Figures // refused although there is no cap any more
-	capped := map[string]bool{}
-	account := false
+	var rest Figures            // refused although there is no cap any more
+	capped := map[string]bool{} // "" is the account, whose cap is one of every agent.
 	for i := range d.s.Caps {
 		capped[d.s.Caps[i].Agent] = true
-		account = account || d.s.Caps[i].Agent == ""
 	}
 	for i := range d.s.ByAgent {
-		if l := &d.s.ByAgent[i]; !capped[l.Agent] && !account {
+		if l := &d.s.ByAgent[i]; !capped[l.Agent] && !capped[""] {
 			rest.Refused += l.Refused
 			rest.RefusedCost.add(&l.RefusedCost)
 		}
@@ -102,9 +99,7 @@ func (d *drawing) capTable() {
 		}
 		t.row(0, name, limit, c.Spent.dollars(), count(c.Refused), c.RefusedCost.dollars(), count(c.Resets))
 	}
-	if more := len(d.s.Caps) - maxCapLines; more > 0 {
-		t.row(0, "and "+plural(more, "more cap"), "", "", "", "", "")
-	}
+	t.more(len(d.s.Caps)-maxCapLines, "cap")
 }
 
 func (d *drawing) unpriced() {
@@ -121,9 +116,7 @@ func (d *drawing) unpriced() {
 		l := &d.s.Unpriced[i]
 		t.row(0, modelName(l), count(l.Unpriced), l.InputTokens.short(), l.OutputTokens.short())
 	}
-	if more := len(d.s.Unpriced) - maxUnpricedLines; more > 0 {
-		t.row(0, "and "+plural(more, "more model"), "", "", "")
-	}
+	t.more(len(d.s.Unpriced)-maxUnpricedLines, "model")
 }
 
 func (d *drawing) prices() {
@@ -142,9 +135,7 @@ func (d *drawing) prices() {
 		}
 		t.row(0, name, rates(p.Rates), count(p.Events), p.Cost.dollars())
 	}
-	if more := len(d.s.Prices) - maxPriceLines; more > 0 {
-		t.row(0, "and "+plural(more, "more price"), "", "", "")
-	}
+	t.more(len(d.s.Prices)-maxPriceLines, "price")
 	if d.s.PricesUnknown > 0 {
 		d.y += 2
 		d.paragraph(fmt.Sprintf("The price of %s events is not recorded: only their sums are kept.", count(d.s.PricesUnknown)), 8.5, grey)

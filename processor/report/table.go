@@ -43,6 +43,13 @@ func (t *table) row(share float64, cells ...string) { t.draw(regular, share, cel
 // total draws the last row.
 func (t *table) total(cells ...string) { t.draw(bold, -1, cells) }
 
+// more draws how many things have no row of their own, if there are any.
+func (t *table) more(n int, thing string) {
+	if n > 0 {
+		t.row(0, append([]string{"and " + plural(n, "more "+thing)}, make([]string, len(t.columns)-1)...)...)
+	}
+}
+
 func (t *table) draw(style string, share float64, cells []string) {
 	if t.need(rowHeight) {
 		t.head()
