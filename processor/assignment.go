@@ -21,10 +21,12 @@ type assignment struct {
 	holes map[int32]bool
 }
 
+// newAssignment returns the assignment of a processor that owns nothing yet.
 func newAssignment(topic string) *assignment {
 	return &assignment{topic: topic, next: map[int32]int64{}, holes: map[int32]bool{}}
 }
 
+// add notes partitions that were assigned, with the offsets of their next records.
 func (a *assignment) add(next map[int32]int64) {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -41,6 +43,7 @@ func (a *assignment) remove(_ context.Context, _ *kgo.Client, lost map[string][]
 	}
 }
 
+// clear forgets everything at the end of a membership.
 func (a *assignment) clear() {
 	a.mu.Lock()
 	defer a.mu.Unlock()
@@ -77,6 +80,7 @@ func (a *assignment) stop(partition int32) bool {
 	return true
 }
 
+// stopped returns how many partitions have a hole.
 func (a *assignment) stopped() int {
 	a.mu.Lock()
 	defer a.mu.Unlock()

@@ -15,6 +15,7 @@ import (
 // batch is what one poll brought, sorted by partition and offset.
 type batch []item
 
+// item is a record with the event in it.
 type item struct {
 	timescale.Item
 	record *kgo.Record
@@ -99,6 +100,7 @@ func (b batch) after(next map[int32]int64) (rest batch, ok bool) {
 	return rest, true
 }
 
+// items returns what the sink stores. The events are copied, so the sink never sees what is changed in b afterwards.
 func (b batch) items() []timescale.Item {
 	items := make([]timescale.Item, len(b))
 	for i := range b {

@@ -9,6 +9,7 @@ import (
 	"github.com/outlayhq/outlay/processor/timescale"
 )
 
+// metrics of storing. Each record that is read ends up in one of stored, duplicates, refusedLate and deadLetters.
 type metrics struct {
 	records      prometheus.Counter
 	stored       prometheus.Counter
@@ -24,6 +25,7 @@ type metrics struct {
 	holes        prometheus.Gauge
 }
 
+// newMetrics registers the metrics, with every reason and class at 0.
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {
@@ -68,6 +70,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	return m
 }
 
+// observeLag sets the lag of a partition, in records.
 func (m *metrics) observeLag(partition int32, records int64) {
 	m.lag.WithLabelValues(strconv.Itoa(int(partition))).Set(float64(records))
 }

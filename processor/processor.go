@@ -150,6 +150,7 @@ func (p *Processor) member(ctx context.Context) error {
 // leaveTimeout bounds how long leaving the group may take.
 const leaveTimeout = 5 * time.Second
 
+// leave gives the partitions back, so that others need not wait for the session to time out.
 func (p *Processor) leave(ctx context.Context, client *kgo.Client) {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaveTimeout)
 	defer cancel()

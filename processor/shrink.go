@@ -24,6 +24,7 @@ const (
 // unprocessable is returned for a batch that the database could not process.
 type unprocessable struct{ cause error }
 
+// Error returns the text of the database's error.
 func (u *unprocessable) Error() string { return u.cause.Error() }
 func (u *unprocessable) Unwrap() error { return u.cause }
 

@@ -101,6 +101,7 @@ func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) e
 	return nil
 }
 
+// fail keeps why a save did not succeed, for readiness. It holds nothing of the record or of the connection's address.
 func (p *Processor) fail(err error) {
 	reason := string(timescale.Classify(err))
 	if state := pgdb.SQLState(err); state != "" {

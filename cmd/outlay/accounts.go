@@ -12,12 +12,14 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
+// accountCommand groups the commands about accounts. They work on the database directly, so no tier has to run.
 type accountCommand struct {
 	Create accountCreateCommand `cmd:"" help:"Create an account with its first user and API key."`
 	List   accountListCommand   `cmd:"" help:"List accounts."`
 	Plan   accountPlanCommand   `cmd:"" help:"Change the plan of an account; it is obeyed within a second."`
 }
 
+// accountCreateCommand makes an account that can be used at once: with an owner who signs in and a key that tracks.
 type accountCreateCommand struct {
 	databaseFlags
 	Name     string `required:"" placeholder:"NAME" help:"Name of the account."`
@@ -39,6 +41,7 @@ func (c *accountCreateCommand) Run(ctx context.Context) error {
 	})
 }
 
+// accountListCommand lists all accounts, whoever they belong to.
 type accountListCommand struct{ databaseFlags }
 
 // Run prints all accounts.
@@ -55,6 +58,7 @@ func (c *accountListCommand) Run(ctx context.Context) error {
 	})
 }
 
+// accountPlanCommand sets the plan, which decides the rate limits of an account.
 type accountPlanCommand struct {
 	databaseFlags
 	ID   string `arg:"" help:"Id of the account; see outlay account list."`

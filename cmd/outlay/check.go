@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema/migrations"
 )
 
+// checkCommand looks at an installation from outside: every part of it is optional, and what is not named is not looked at.
 type checkCommand struct {
 	DatabaseURL string   `name:"database-url" placeholder:"URL" help:"The database to look at: postgres://user:password@host:5432/outlay."`
 	Brokers     []string `name:"kafka-brokers" placeholder:"HOST:PORT" help:"The Kafka to look at: bootstrap brokers, separated by commas."`
@@ -78,6 +79,7 @@ func (c *checkCommand) lookAtKafka(ctx context.Context, r *checkReport, conn *pg
 	return nil
 }
 
+// checkReport collects the findings of one run and prints them as they come.
 type checkReport struct {
 	topics topicNames
 	// retention is how long the topics have to keep events.
@@ -94,6 +96,7 @@ func (r *checkReport) note(what, found string, err error) {
 	fmt.Fprintf(os.Stdout, "%-7s %-18s %s\n", state, what, found)
 }
 
+// database looks at the schema first: without it the other queries would fail one by one for the same reason.
 func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 	state, err := migrations.Status(ctx, conn)
 	if err != nil {
@@ -120,6 +123,7 @@ func (r *checkReport) database(ctx context.Context, conn *pgx.Conn) {
 // after millions of late events.
 const rollupsLate = 10 * time.Minute
 
+// A database without rollups, or one that has never refreshed them, has the age 0.
 const selectRollupsAge = `
 SELECT coalesce(extract(epoch FROM now() - r.refreshed_at), 0)::bigint
 FROM rollup_progress r WHERE r.refreshed_at > '-infinity' UNION ALL SELECT 0 LIMIT 1`
@@ -133,6 +137,7 @@ func (r *checkReport) rollups(ctx context.Context, conn *pgx.Conn) {
 	r.note("rollups", "hours and days are up to date", err)
 }
 
+// editionMeaning names the edition of a database with what it lacks.
 func editionMeaning(s migrations.Server) string {
 	text := fmt.Sprintf("%s, PostgreSQL %s", s.Edition, s.PostgresVersion)
 	switch s.Edition {
@@ -150,6 +155,7 @@ func scalar(ctx context.Context, conn *pgx.Conn, query string, args ...any) (n i
 	return n, err
 }
 
+// Offsets count from 0, so the sum of the next ones is the number of records that are stored.
 const sumStoredOffsets = `SELECT coalesce(sum(next_offset), 0)::bigint FROM kafka_offsets WHERE topic = $1`
 
 // kafka compares where the topic ends with what is stored. conn may be nil.

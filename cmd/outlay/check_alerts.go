@@ -11,6 +11,7 @@ import (
 	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
+// A message behind another one of its incident is not overdue: it is sent after that one.
 const selectAlerting = `
 SELECT (SELECT count(*) FROM alert_rules WHERE enabled) AS rules,
   coalesce((SELECT until > clock_timestamp() FROM alert_leader), false) AS led,

@@ -30,6 +30,7 @@ func (r *checkReport) writes(ctx context.Context, admin *kadm.Client) {
 	r.note("brokers' disks", "have free space, as far as the brokers report it", failed)
 }
 
+// diskError returns what is wrong with a broker's directory. Brokers before Kafka 3.3 do not report sizes; they pass.
 func diskError(d kadm.DescribedLogDir) error {
 	switch {
 	case d.Err != nil:

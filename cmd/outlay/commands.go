@@ -25,6 +25,7 @@ type stopFlags struct {
 	ShutdownDelay time.Duration `name:"shutdown-delay" default:"0s" help:"How long to go on answering after SIGTERM, while /readyz already fails. Set it to what the load balancer needs to notice."`
 }
 
+// ingestCommand runs one replica of the ingest tier. Replicas share caps and rate limits through the database.
 type ingestCommand struct {
 	listenFlags
 	stopFlags
@@ -62,6 +63,7 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return p.runTier(ctx, c.listenFlags, t)
 }
 
+// processorCommand runs one processor: storing, upkeep, alerting, messages and jobs in one process.
 type processorCommand struct {
 	opsFlags
 	databaseFlags
@@ -134,6 +136,7 @@ type proxyFlags struct {
 	TrustedProxies []string `name:"trusted-proxies" placeholder:"CIDR" help:"Proxies whose X-Forwarded-For is believed: the client is its last address that is not one of them. Failed sign-ins are slowed and look-ups of unknown API keys bounded by that address, and the audit log shows it. None by default."`
 }
 
+// queryCommand runs one replica of the query tier, which answers reads and the administration of accounts.
 type queryCommand struct {
 	listenFlags
 	stopFlags

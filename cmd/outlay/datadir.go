@@ -38,6 +38,7 @@ func lockDataDir(dir string) (release func(), err error) {
 	return release, nil
 }
 
+// writePID writes the process id for the error message of another process that wants the directory.
 func writePID(f *os.File) error {
 	_, err := f.WriteAt([]byte(strconv.Itoa(os.Getpid())+"\n"), 0)
 	return err

@@ -64,6 +64,7 @@ type publicFlags struct {
 	PublicURL string `name:"public-url" placeholder:"URL" help:"Where people reach this installation, such as https://outlay.example.com; share links start with it. Without it they are paths, and with outlay up they start with the address of --listen."`
 }
 
+// opsFlags set the operations listener, which every process has. It has no authentication, so its default is the loopback.
 type opsFlags struct {
 	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Address for operators only: /metrics, /healthz, /readyz, /debug/pprof."`
 }
@@ -230,6 +231,7 @@ func (f kafkaFlags) options() ([]kgo.Opt, error) {
 	return opts, nil
 }
 
+// tls returns the settings of connections to the brokers. The minimum is TLS 1.2.
 func (f kafkaAuthFlags) tls() (*tls.Config, error) {
 	cfg := &tls.Config{MinVersion: tls.VersionTLS12}
 	if f.TLSCA == "" {
@@ -246,6 +248,7 @@ func (f kafkaAuthFlags) tls() (*tls.Config, error) {
 	return cfg, nil
 }
 
+// mechanism returns how to sign in to the brokers, or nil to do it without SASL.
 func (f kafkaAuthFlags) mechanism() sasl.Mechanism {
 	switch f.SASL {
 	case "plain":

@@ -9,6 +9,7 @@ import (
 	"time"
 )
 
+// healthCommand is the health check of a container image without a shell or curl.
 type healthCommand struct {
 	OpsListen string `name:"ops-listen" default:"127.0.0.1:9090" help:"Operations address of the process to ask."`
 }

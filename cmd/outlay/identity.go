@@ -15,6 +15,7 @@ type identityFlags struct {
 	IdentityProviders identityProviders `name:"identity-providers" placeholder:"JSON" help:"Outside identity providers whose tokens are accepted, as a JSON array of objects with issuer, audience, jwks_url, and what their claims stand for. Best in a file that OUTLAY_IDENTITY_PROVIDERS_FILE names."`
 }
 
+// identityProviders is the flag's value; query validates the providers themselves.
 type identityProviders []auth.Provider
 
 // UnmarshalText reads the JSON. A name with a typo is refused: it could leave out a rule.

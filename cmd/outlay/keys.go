@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
+// keyCommand groups the commands about the API keys of an account.
 type keyCommand struct {
 	Create keyCreateCommand `cmd:"" help:"Create an API key; it is shown once."`
 	List   keyListCommand   `cmd:"" help:"List the API keys of an account."`
@@ -21,6 +22,7 @@ type keyCommand struct {
 	Revoke keyRevokeCommand `cmd:"" help:"Revoke an API key; it stops working within a second."`
 }
 
+// keyCreateCommand adds a key. Its scopes and agents are checked before anything is written.
 type keyCreateCommand struct {
 	accountFlags
 	Name    string        `default:"key" help:"Name of the key."`
@@ -90,6 +92,7 @@ func grantText(k *account.Key) (scopes, agents string) {
 	return strings.Join(names, ","), agents
 }
 
+// keyListCommand lists keys by their last characters; the rest of a key is not known any more.
 type keyListCommand struct{ accountFlags }
 
 // Run prints the keys.
@@ -122,6 +125,7 @@ type keyFlags struct {
 	ID string `arg:"" help:"Id of the key, key_…"`
 }
 
+// keyID returns the id in its binary form.
 func (f keyFlags) keyID() (schema.ID, error) {
 	id, err := schema.ParseID(schema.KeyPrefix, f.ID)
 	if err != nil {
@@ -130,6 +134,7 @@ func (f keyFlags) keyID() (schema.ID, error) {
 	return id, nil
 }
 
+// keyRotateCommand exchanges a key. With a grace period both keys work for a while, so that agents can be changed one by one.
 type keyRotateCommand struct {
 	keyFlags
 	Grace time.Duration `help:"How long the old key goes on working, such as 24h; without it it stops within a second."`
@@ -154,6 +159,7 @@ func (c *keyRotateCommand) Run(ctx context.Context) error {
 	})
 }
 
+// keyRevokeCommand ends a key for good.
 type keyRevokeCommand struct{ keyFlags }
 
 // Run revokes the key. Running ingest replicas refuse it within a second.

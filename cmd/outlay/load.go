@@ -11,6 +11,7 @@ import (
 	"github.com/outlayhq/outlay/cmd/outlay/load"
 )
 
+// loadCommand is a load generator and an end-to-end test: its exit code states whether the books agree.
 type loadCommand struct {
 	Credentials string        `default:"./data/credentials.json" type:"path" placeholder:"FILE" help:"File with base_url, api_key, email and password, as outlay up writes it."`
 	BaseURL     string        `name:"base-url" placeholder:"URL" help:"Send to this address instead of the one in the file."`
@@ -37,6 +38,7 @@ func (c *loadCommand) Run(ctx context.Context) error {
 	return err
 }
 
+// config checks the flags and reads the credentials file.
 func (c *loadCommand) config() (load.Config, error) {
 	if c.Events < 1 || c.Concurrency < 1 || c.Agents < 1 || c.Batch < 1 || c.Batch > 1000 {
 		return load.Config{}, errors.New("--events, --concurrency and --agents must be at least 1, --batch between 1 and 1000")
@@ -59,6 +61,7 @@ func (c *loadCommand) config() (load.Config, error) {
 	}, nil
 }
 
+// printReport prints a line for each kind of figure. Latencies count from when a request was due.
 func printReport(r *load.Report) {
 	ms := func(q float64) float64 { return float64(r.Latencies.Quantile(q).Microseconds()) / 1000 }
 	fmt.Printf("acknowledged   %d events, %s USD, in %.1f s: %.0f events a second\n",

@@ -14,6 +14,7 @@ import (
 	"github.com/alecthomas/kong"
 )
 
+// cli is the command line: a field for each command, and the flags that all of them have.
 type cli struct {
 	Up        upCommand        `cmd:"" help:"Run everything in one process: broker, database, all tiers, one address. For trying out and small installations."`
 	Ingest    ingestCommand    `cmd:"" help:"Run the ingest tier: takes events over HTTP and writes them to Kafka."`
@@ -33,6 +34,7 @@ type cli struct {
 	LogFormat string `name:"log-format" default:"text" enum:"text,json" help:"Form of the log: text or json."`
 }
 
+// description is what outlay --help prints above the list of commands.
 const description = `Outlay records what software agents spend on language models, prices every call,
 stops an agent at its budget cap, and shows where the money went.
 
@@ -47,6 +49,8 @@ OUTLAY_DATABASE_URL_FILE names a file that holds the value, for secrets.`
 // version is set by the build of a release.
 var version = "devel"
 
+// newParser returns the parser of the command line. A flag comes from the arguments, then its variable, then the file that the
+// variable with _FILE names, then its default.
 func newParser(c *cli) *kong.Kong {
 	k := kong.Must(c,
 		kong.Name("outlay"), kong.Description(description), kong.Vars{"version": version},

@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema/migrations"
 )
 
+// migrateCommand signs in as the owner of the tables. It is the only command that changes the schema.
 type migrateCommand struct {
 	databaseFlags
 	topicFlags
@@ -71,6 +72,7 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 	return printStatus(ctx, conn)
 }
 
+// printStatus prints which version the schema has and what is still to be applied.
 func printStatus(ctx context.Context, conn *pgx.Conn) error {
 	state, err := migrations.Status(ctx, conn)
 	if err != nil {

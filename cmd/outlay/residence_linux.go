@@ -20,7 +20,8 @@ const startLasts = 5 * time.Second
 // itself while it initialises, about 25 MiB; one tier goes on with less than
 // half of it. What is needed again comes back from the page cache.
 func releaseStart(ctx context.Context) error {
-	if backoff.Sleep(ctx, startLasts) != nil {
+	_ = backoff.Sleep(ctx, startLasts)
+	if ctx.Err() != nil {
 		return nil
 	}
 	return releaseProgram()

@@ -102,6 +102,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 	return httpserver.Serve(serveCtx, p.public, p.cors.Handler(p.handler), httpserver.Config{WriteTimeout: p.writeTimeout, Connections: p.connections})
 }
 
+// flush has every tier finish what was accepted. It comes after the last response, when nothing new can come in.
 func (p *process) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
@@ -147,6 +148,7 @@ func (p *process) checks() []check {
 	return checks
 }
 
+// wrapTier names the tier in an error. The end of its context is no error.
 func wrapTier(t *tier, err error) error {
 	if err == nil || errors.Is(err, context.Canceled) {
 		return nil

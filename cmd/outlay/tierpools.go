@@ -54,6 +54,7 @@ func (f databaseFlags) as(role, password string) (databaseFlags, error) {
 	return f, nil
 }
 
+// close closes the pools that were made.
 func (p *tierPools) close() {
 	for _, pool := range []*pgxpool.Pool{p.owner, p.ingest, p.processor, p.query} {
 		if pool != nil {

@@ -64,6 +64,7 @@ type tier struct {
 	flush func(context.Context) error
 }
 
+// newIngest puts the ingest tier together. The tier owns its Kafka client, which flush closes; the pool is the caller's.
 func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans limit.Config, books *pricing.Books, pool *pgxpool.Pool, kafka []kgo.Opt, topics topicNames, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.Validate(); err != nil {
 		return nil, err
@@ -131,10 +132,12 @@ type processorConfig struct {
 	Webhooks webhook.Config  `embed:""`
 }
 
+// validate returns the errors of all parts, each of which names its flag.
 func (c processorConfig) validate() error {
 	return errors.Join(c.Config.Validate(), c.Mail.Validate(), c.Alerts.Validate(), c.Webhooks.Validate())
 }
 
+// newProcessor puts the processor together: storing with upkeep, jobs, alerting and messages. When one of them fails, all end.
 func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.validate(); err != nil {
 		return nil, err
@@ -174,6 +177,7 @@ type queryConfig struct {
 	secrets  *secret.Keys
 }
 
+// newQuery puts the query tier together. Its keys are read here, so a wrong file is an error of the start.
 func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *slog.Logger) (*tier, error) {
 	if err := cfg.webhooks.Validate(); err != nil {
 		return nil, err

@@ -28,6 +28,7 @@ import (
 	"github.com/outlayhq/outlay/schema/secret"
 )
 
+// upCommand runs everything in one process. It has the flags of all tiers but those of the connections between them.
 type upCommand struct {
 	listenFlags
 	DataDir     string          `name:"data-dir" default:"./data" help:"Directory for everything that is kept: events, database, keys."`
@@ -106,12 +107,14 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 // recovers.
 const stopTimeout = 30 * time.Second
 
+// stopPostgres stops the server when all that used it has ended.
 func stopPostgres(ctx context.Context, server *postgres.Server) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), stopTimeout)
 	defer cancel()
 	return server.Stop(ctx)
 }
 
+// migrateUp applies the schema with the passwords of the tiers' roles, which are empty for an operator's own database.
 func migrateUp(ctx context.Context, database databaseFlags, passwords rolePasswords, log *slog.Logger) error {
 	conn, err := database.connect(ctx)
 	if err != nil {

@@ -15,6 +15,7 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
+// userCommand groups the commands about the users of an account.
 type userCommand struct {
 	Create userCreateCommand `cmd:"" help:"Create a user who can sign in."`
 	List   userListCommand   `cmd:"" help:"List the users of an account."`
@@ -23,6 +24,7 @@ type userCommand struct {
 	Password userPasswordCommand `cmd:"" help:"Set a user's password, and end all sign-ins of the user."`
 }
 
+// userCreateCommand adds a user. The default role is the one that can change nothing.
 type userCreateCommand struct {
 	accountFlags
 	Email    string `required:"" placeholder:"ADDRESS" help:"E-mail address to sign in with."`
@@ -54,6 +56,7 @@ func (c *userCreateCommand) Run(ctx context.Context) error {
 	return nil
 }
 
+// userListCommand lists the users of one account, those of an identity provider with their issuer.
 type userListCommand struct{ accountFlags }
 
 // Run prints the users.
@@ -104,6 +107,7 @@ func (f userFlags) changeUser(ctx context.Context, detail map[string]any, do fun
 	})
 }
 
+// userDisableCommand is for users who left: their refresh tokens end with the sign-ins.
 type userDisableCommand struct{ userFlags }
 
 // Run disables the user. It may be the last owner: whoever runs the service can enable or make another one.
@@ -113,6 +117,7 @@ func (c *userDisableCommand) Run(ctx context.Context) error {
 	})
 }
 
+// userPasswordCommand is for users who lost their password, and after a password became known.
 type userPasswordCommand struct {
 	userFlags
 	Password string `help:"New password; one is made up and printed when left out. Prefer OUTLAY_PASSWORD_FILE."`

@@ -46,6 +46,7 @@ func allInUse(pool *pgxpool.Pool, err error) bool {
 	return errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() >= s.MaxConns()
 }
 
+// databaseReady looks at one database: whether it can be reached, and whether it has the tables of this version.
 func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
 	cfg := pool.Config().ConnConfig
 	at := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
@@ -77,7 +78,8 @@ const insufficientPrivilege = "42501"
 // and each would log the same reason.
 func (t *tier) work(ctx context.Context) error {
 	for t.databasesReady(ctx) != nil {
-		if backoff.Sleep(ctx, databaseInterval) != nil {
+		_ = backoff.Sleep(ctx, databaseInterval)
+		if ctx.Err() != nil {
 			return nil
 		}
 	}

@@ -36,6 +36,7 @@ type cluster struct {
 	password string
 }
 
+// path returns the path of a file or directory in DataDir.
 func (c *cluster) path(name string) string { return filepath.Join(c.dir, name) }
 
 // open takes the directory over: it waits for nobody, ends what an earlier process left running, and makes the data when there

@@ -124,6 +124,7 @@ func binDirs() []string {
 	return slices.Compact(dirs)
 }
 
+// versionPattern matches what postgres --version prints, such as "postgres (PostgreSQL) 15.18 (Debian 15.18-0+deb12u1)".
 var versionPattern = regexp.MustCompile(`\(PostgreSQL\) (\d+)(?:\.(\d+))?`)
 
 // inspect asks the programs in bin what they are. ok is false for a directory that lacks one, and for a version too old for us.

@@ -41,6 +41,7 @@ func (c *cluster) run(ctx context.Context, settings []string) (*child.Process, e
 	}
 }
 
+// runOnce starts the server once. On an error the server has ended, and the error has the end of its log.
 func (c *cluster) runOnce(ctx context.Context, settings []string) (*child.Process, error) {
 	log, began, err := c.openLog()
 	if err != nil {
@@ -149,6 +150,7 @@ func ensureDatabase(ctx context.Context, url string) (version string, err error)
 // invalidCatalogName is the SQLSTATE of a connection to a database that does not exist.
 const invalidCatalogName = "3D000"
 
+// createDatabase makes the database through the one that initdb leaves.
 func createDatabase(ctx context.Context, url string) error {
 	cfg, err := pgx.ParseConfig(url)
 	if err != nil {

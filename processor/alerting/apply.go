@@ -38,6 +38,7 @@ func (w *Evaluator) apply(ctx context.Context, accountID schema.ID, results []re
 // A rule that was changed since it was read is evaluated again at the next check.
 const lockUnchanged = `SELECT FROM alert_rules WHERE alert_id = $1 AND updated_at = $2 AND enabled FOR SHARE`
 
+// A scope has at most one open incident. If another leader opened it a moment ago, no row is returned and nobody is notified twice.
 const insertIncident = `
 INSERT INTO incidents (incident_id, account_id, kind, alert_id, name, metric, scope, started_at, value, peak, peak_at, summary)
 VALUES ($1, $2, 'alert', $3, $4, $5, $6, $7, $8, $8, $7, $9)

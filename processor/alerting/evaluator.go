@@ -145,6 +145,7 @@ func (w *Evaluator) Check(ctx context.Context) error {
 // against what is there all the same.
 const behind = 5 * time.Minute
 
+// Partitions that were never complete are left out: they are new, and would hold every rule back.
 const selectComplete = `SELECT min(complete_until) FROM kafka_offsets WHERE topic = $1 AND complete_until > '-infinity'`
 
 // asOf returns the time that is checked for: up to it, everything that arrived is stored, so that a processor that is behind does

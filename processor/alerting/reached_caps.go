@@ -20,6 +20,7 @@ type reachedCap struct {
 	Peak float64
 }
 
+// An incident of kind budget that has not ended is that of a cap that is reached.
 const selectReached = `
 SELECT account_id, incident_id, scope, started_at, period_start, period_end, epoch, peak
 FROM incidents WHERE kind = 'budget' AND ended_at IS NULL`

@@ -33,6 +33,7 @@ const noPercentile = `, 0::float8 AS latency_p95_ms`
 // percentile is -1 where no event has a latency.
 const percentile = `, coalesce(latency_percentile(sum(latency_histogram), 9007199254740991, 95), -1)::float8 AS latency_p95_ms`
 
+// A window is a few hours at most, of which arrivals has rows by the minute or by the quarter hour.
 const selectSums = `
 SELECT agent, provider, model, $2::timestamptz AS hour,` + measures + noPercentile + `
 FROM arrivals WHERE account_id = $1 AND bucket >= $2 AND bucket < $3
@@ -47,6 +48,7 @@ func (w *Evaluator) sums(ctx context.Context, accountID schema.ID, from, to time
 const filtered = `
   AND ($4::text IS NULL OR a.agent = $4) AND ($5::text IS NULL OR a.model = $5) AND ($6::text IS NULL OR a.provider = $6)`
 
+// $7 asks for a row for each agent; percentiles of several agents cannot be made of theirs.
 const selectLatencies = `
 SELECT CASE WHEN $7 THEN agent ELSE '' END AS agent, '' AS provider, '' AS model, $2::timestamptz AS hour,` + measures + percentile + `
 FROM arrivals a WHERE account_id = $1 AND bucket >= $2 AND bucket < $3` + filtered + `
@@ -59,6 +61,7 @@ func (w *Evaluator) latencies(ctx context.Context, r *alert.Rule, from, to time.
 		r.Condition == alert.Anomaly)
 }
 
+// Rows that are older than a day are by the hour already; younger ones are added up to hours.
 const selectPast = `
 SELECT agent, '' AS provider, '' AS model, date_bin('1 hour', bucket, timestamptz '2000-01-01 00:00:00+00') AS hour,` + measures
 

@@ -57,6 +57,7 @@ func (c *spentCap) crossed() []crossing {
 	return list
 }
 
+// The last column is whether a reached cap stayed reached until its period ended.
 const selectCrossings = `
 SELECT scope, period_start, epoch, share, limit_nano_usd, share = 1 AND (ended_at IS NULL OR ended_at >= period_end) IS TRUE FROM incidents
 WHERE account_id = $1 AND kind = 'budget' AND scope = ANY($2) AND period_start = ANY($3)`
@@ -117,6 +118,7 @@ func (c *capsCheck) reachedAt(ctx context.Context, p *crossing) (time.Time, erro
 	return at.UTC(), nil
 }
 
+// A unique index over the key of a crossing makes a second insert do nothing.
 const insertCrossing = `
 INSERT INTO incidents (incident_id, account_id, kind, name, metric, scope, started_at, ended_at, value, peak, peak_at, summary,
   period_start, period_end, epoch, share, limit_nano_usd)

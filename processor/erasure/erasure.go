@@ -34,13 +34,16 @@ func Register(d Deps) {
 	jobs.Handle(d.Jobs, jobs.Options{Timeout: tryTimeout}, e.erase)
 }
 
+// eraser erases; one serves all jobs of a processor.
 type eraser struct {
 	pool *pgxpool.Pool
 	now  func() time.Time
 }
 
+// try is one try at an erasure.
 type try = jobs.Task[erasure.Args]
 
+// erase waits until what is to be erased is stored, erases it session by session, and forgets whom it was about.
 func (e *eraser) erase(ctx context.Context, t *try) (any, error) {
 	if t.Args.Done != nil {
 		return *t.Args.Done, nil // An earlier try erased everything and could not record its result.
@@ -70,8 +73,10 @@ const storedPatience = 5 * time.Minute
 // storedMargin is how far the clocks of the processes may be apart.
 const storedMargin = 5 * time.Second
 
+// errNotStored leads to another try: the processor may only be behind.
 var errNotStored = errors.New("events that were accepted before the erasure was asked for are not stored yet")
 
+// complete_until is by the clock of a processor, created_at by the database's.
 const selectStored = `
 SELECT NOT EXISTS (
   SELECT FROM kafka_offsets o, jobs j WHERE j.job_id = $1 AND o.complete_until < j.created_at + $2::interval)`
@@ -93,6 +98,7 @@ func (e *eraser) awaitStored(ctx context.Context, t *try) error {
 	}
 }
 
+// eraseSession erases one session of all users.
 func (e *eraser) eraseSession(ctx context.Context, t *try) (erasure.Result, error) {
 	done := erasure.Result{SessionID: erasure.Alias(t.Args.SessionID, t.JobID)}
 	events, err := e.one(ctx, t, target{session: t.Args.SessionID, alias: done.SessionID})
@@ -106,6 +112,7 @@ func (e *eraser) eraseSession(ctx context.Context, t *try) (erasure.Result, erro
 // maxRounds bounds how often eraseUser looks for sessions. The second time there are none, unless new ones came meanwhile.
 const maxRounds = 5
 
+// eraseUser erases a user from each session that the user takes part in.
 func (e *eraser) eraseUser(ctx context.Context, t *try) (done erasure.Result, err error) {
 	for range maxRounds {
 		sessions, err := e.sessionsOf(ctx, t)
@@ -135,4 +142,5 @@ UNION SELECT session_id FROM session_parts WHERE account_id = $1 AND users @> AR
 UNION SELECT session_id FROM events WHERE account_id = $1 AND user_id = $2
 ORDER BY 1`
 
+// What was erased stands in the job's arguments; they are replaced by the result.
 const forgetArgs = `UPDATE jobs SET args = jsonb_build_object('done', $2::jsonb) WHERE job_id = $1`

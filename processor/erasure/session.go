@@ -94,6 +94,7 @@ SELECT coalesce(min(started_at), '-infinity')::text, coalesce(max(ended_at), 'in
 		SELECT FROM events WHERE account_id = $1 AND session_id = $2 AND user_id IS DISTINCT FROM $3)
 FROM every`
 
+// Infinite bounds are text, because pgx has no time for them. The bounds keep chunks out that the session has no events in.
 const eraseEvents = `
 UPDATE events SET session_id = $3, user_id = NULL, tags = NULL, metadata = NULL, step = NULL, error_type = NULL, idempotency_key = NULL
 WHERE account_id = $1 AND session_id = $2 AND ts >= $4::text::timestamptz AND ts <= $5::text::timestamptz AND ($6::text IS NULL OR user_id = $6)`

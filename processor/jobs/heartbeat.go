@@ -42,6 +42,7 @@ func (r *Runner) beat(ctx context.Context) {
 	}
 }
 
+// The row of a runner exists from its first heartbeat until it ends or has been silent for a day.
 const upsertHeartbeat = `
 INSERT INTO job_runners (runner_id, seen_at) VALUES ($1, now()) ON CONFLICT (runner_id) DO UPDATE SET seen_at = now()`
 

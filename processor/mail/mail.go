@@ -69,6 +69,7 @@ func (s *Sender) Send(ctx context.Context, l *Letter) error {
 	return nil
 }
 
+// compose returns the message as it goes over the wire. Its Message-ID has the domain of the sender.
 func (s *Sender) compose(l *Letter) (*mail.Msg, error) {
 	m := mail.NewMsg()
 	if err := m.From(s.cfg.SMTPFrom); err != nil {

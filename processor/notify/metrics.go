@@ -7,6 +7,7 @@ import (
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
+// metrics of deliveries. tries and duration are of this process; pending, oldest and overdue are of the whole outbox.
 type metrics struct {
 	tries    *prometheus.CounterVec
 	duration prometheus.Histogram
@@ -16,6 +17,7 @@ type metrics struct {
 	errors   prometheus.Counter
 }
 
+// newMetrics registers the metrics, with every channel and outcome at 0.
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	m := &metrics{

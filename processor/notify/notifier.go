@@ -120,6 +120,7 @@ func (n *Notifier) start(ctx context.Context, tries *sync.WaitGroup) (bool, erro
 	return true, nil
 }
 
+// busy returns the accounts that have all of their places taken, never nil, and whether this process has one left.
 func (n *Notifier) busy() (accounts []schema.ID, room bool) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -132,6 +133,7 @@ func (n *Notifier) busy() (accounts []schema.ID, room bool) {
 	return accounts, n.total < maxInHand
 }
 
+// count adds to the number of tries in hand.
 func (n *Notifier) count(account schema.ID, by int) {
 	n.mu.Lock()
 	defer n.mu.Unlock()
@@ -144,6 +146,8 @@ func (n *Notifier) count(account schema.ID, by int) {
 // noteTimeout bounds writing down how a try went.
 const noteTimeout = 5 * time.Second
 
+// try sends a message once and writes down how that went. If it cannot be written down, the claim runs out and another try follows:
+// the receiver may then get the message twice, with the same id.
 func (n *Notifier) try(ctx context.Context, d *delivery) {
 	began := n.now()
 	r := n.send(ctx, d)
@@ -159,6 +163,7 @@ func (n *Notifier) try(ctx context.Context, d *delivery) {
 	n.log.DebugContext(ctx, "delivery tried", "delivery", d.ID.Text(alert.DeliveryPrefix), "try", d.Tries, "outcome", r.outcome, "status", r.status)
 }
 
+// send hands a message to its channel. The secret is opened here and stays in d, which nobody else has.
 func (n *Notifier) send(ctx context.Context, d *delivery) result {
 	if d.Removed {
 		return result{outcome: outcomeRemoved}
@@ -179,6 +184,7 @@ func (n *Notifier) send(ctx context.Context, d *delivery) result {
 	panic("BUG: the database holds a channel of type " + string(d.ChannelType))
 }
 
+// measure sets the gauges of the outbox. Every processor shows the same.
 func (n *Notifier) measure(ctx context.Context) error {
 	b, err := n.outbox.backlog(ctx)
 	if err == nil {

@@ -71,6 +71,7 @@ func (o *outbox) next(ctx context.Context, busy []schema.ID) (*delivery, error) 
 	return &d, err
 }
 
+// Tries are numbered through the life of a delivery, also when it is sent again by hand.
 const insertTry = `
 INSERT INTO delivery_tries (delivery_id, account_id, try, at, took_ms, outcome, status)
 SELECT $1, $2, coalesce(max(try), 0) + 1, $3, $4, $5, nullif($6, 0) FROM delivery_tries WHERE delivery_id = $1`
@@ -80,6 +81,7 @@ const finish = `
 UPDATE deliveries SET state = $3, finished_at = $4, claimed_until = NULL
 WHERE delivery_id = $1 AND state = 'pending' AND (claimed_until = $2 OR $3 = 'delivered')`
 
+// A claim that ran out, and may be somebody else's by now, is left alone.
 const postpone = `
 UPDATE deliveries SET next_try_at = $3, claimed_until = NULL
 WHERE delivery_id = $1 AND state = 'pending' AND claimed_until = $2`

@@ -20,6 +20,7 @@ const (
 	outcomeKey outcome = "no_secrets_key"
 )
 
+// outcomes lists them all, for the metrics to begin at 0.
 func outcomes() []outcome {
 	return []outcome{
 		outcomeDelivered, outcomeStatus, outcomeRedirect, outcomeGone, outcomeAddress, outcomeTimeout, outcomeFailed,

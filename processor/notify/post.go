@@ -62,8 +62,10 @@ func (p *poster) webhook(ctx context.Context, d *delivery) result {
 	return p.post(ctx, d.Address, []byte(d.Payload), header)
 }
 
+// errSecret is the error of a webhook whose secret was made by other means than the API.
 var errSecret = errors.New("the secret is not one of a webhook")
 
+// sign returns the signature header of Standard Webhooks: HMAC-SHA256 over the id, the time and the payload.
 func sign(secret, id, at, payload string) (string, error) {
 	encoded, ok := strings.CutPrefix(secret, "whsec_")
 	key, err := base64.StdEncoding.DecodeString(encoded)
@@ -90,6 +92,8 @@ func (p *poster) slack(ctx context.Context, d *delivery) result {
 	return p.post(ctx, d.Secret, text, http.Header{})
 }
 
+// post sends a body. The policy is checked for the address as it is written here, and for the address that it resolves to when the
+// connection is made.
 func (p *poster) post(ctx context.Context, address string, body []byte, header http.Header) result {
 	ctx, cancel := context.WithTimeout(ctx, tryTimeout)
 	defer cancel()

@@ -14,6 +14,7 @@ type storedSecret struct {
 	Secret    string
 }
 
+// $1 is what every secret begins with that the first key has sealed.
 const selectOtherwiseSealed = `
 SELECT channel_id, secret FROM alert_secrets WHERE left(secret, length($1)) <> $1`
 

@@ -11,6 +11,7 @@ import (
 // amount is a sum of tokens or of nano-dollars, as the document writes it.
 type amount struct{ schema.Sum }
 
+// amountOf returns a number that is not negative as an amount.
 func amountOf(n int64) amount { return amount{schema.SumOf(n)} }
 
 // times returns a small multiple of a.
@@ -52,6 +53,7 @@ func grouped(n *big.Int) string {
 // String writes the number with commas between thousands.
 func (a *amount) String() string { return grouped(a.Int()) }
 
+// count writes a number of events with commas between thousands.
 func count(n int64) string { return grouped(big.NewInt(n)) }
 
 // nanoPerCent is how many nano-dollars a cent has.
@@ -127,4 +129,5 @@ func change(before, after *amount) string {
 	return "−" + text[1:] + "%"
 }
 
+// percent writes a share of 1 with one decimal.
 func percent(share float64) string { return strconv.FormatFloat(100*share, 'f', 1, 64) + "%" }

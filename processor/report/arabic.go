@@ -74,6 +74,8 @@ func letterAt(runes []rune, i int) (letter []rune, end int) {
 	return forms()[string(runes[i])], i + 1
 }
 
+// formOf returns the place of a form in letter. joined is whether the letter before joins this one, joins whether the next one can
+// be joined.
 func formOf(letter []rune, joined, joins bool) int {
 	joins = joins && len(letter) > initial
 	switch {

@@ -49,20 +49,24 @@ func visual(text string) string {
 	return strings.TrimPrefix(drawn.String()+fromRight, leftToRightMark)
 }
 
+// class returns the bidirectional class of a rune.
 func class(r rune) bidi.Class {
 	properties, _ := bidi.LookupRune(r)
 	return properties.Class()
 }
 
+// isArabicNumber reports whether a rune is an Arabic digit: such numbers belong to the text that is read from the right.
 func isArabicNumber(r rune) bool { return class(r) == bidi.AN }
 
 // isSeparator reports whether a rune belongs to a number only when digits follow it.
 func isSeparator(r rune) bool { return class(r) == bidi.ES || class(r) == bidi.CS }
 
+// inNumber reports whether a rune may be part of a number: a digit, a sign before or behind it, or a separator.
 func inNumber(r rune) bool {
 	return slices.Contains([]bidi.Class{bidi.EN, bidi.AN, bidi.ET, bidi.ES, bidi.CS, bidi.NSM}, class(r))
 }
 
+// mirrored are the brackets that are drawn the other way round in text that is read from the right.
 var mirrored = map[rune]rune{'(': ')', ')': '(', '[': ']', ']': '[', '{': '}', '}': '{', '<': '>', '>': '<', '«': '»', '»': '«'}
 
 // reversed turns a text round, with marks behind their letters and brackets mirrored.

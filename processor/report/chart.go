@@ -75,6 +75,7 @@ func niceScale(top *amount) chartScale {
 	}
 }
 
+// at returns the amount of a tick, counted from 0.
 func (s chartScale) at(tick int64) *amount {
 	a := s.step.times(tick)
 	return &a

@@ -48,6 +48,7 @@ func dotsOf(r rune) dots {
 	return dots{mask, at, room.Dx(), room.Dy()}
 }
 
+// set reports whether there is a dot. Outside of the letter there is none.
 func (d *dots) set(x, y int) bool {
 	if x < 0 || y < 0 || x >= d.width || y >= d.height {
 		return false
@@ -56,6 +57,7 @@ func (d *dots) set(x, y int) bool {
 	return alpha > 0
 }
 
+// empty reports whether the letter has no dot, as where the font lacks it.
 func (d *dots) empty() bool {
 	for y := range d.height {
 		for x := range d.width {
@@ -96,6 +98,7 @@ func (d *dots) joined(x, y int, way image.Point) bool {
 	return way.X == 0 || way.Y == 0 || !d.set(x+way.X, y) && !d.set(x, y+way.Y)
 }
 
+// alone reports whether a dot touches no other, as the point of a punctuation mark does not.
 func (d *dots) alone(x, y int) bool {
 	for dy := -1; dy <= 1; dy++ {
 		for dx := -1; dx <= 1; dx++ {

@@ -14,6 +14,7 @@ import (
 // completeness is the time before which every accepted event is in the sums; zero when that is not known.
 type completeness struct{ time.Time }
 
+// Without any partition, or with one that was never complete, it is not known.
 const selectCompleteness = `SELECT CASE WHEN complete_until > '-infinity' THEN complete_until END FROM usage_progress`
 
 // readCompleteness reads how far the sums are complete.
@@ -36,6 +37,7 @@ func (c completeness) missing(t time.Time) string {
 	return fmt.Sprintf("events that were accepted before %s: stored until %s", clock(t), clock(c.Time))
 }
 
+// clock writes a time for people who look at the job.
 func clock(t time.Time) string { return t.UTC().Format(time.RFC3339) }
 
 const (

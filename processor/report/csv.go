@@ -91,6 +91,7 @@ func (w *sheet) figures(section, date string, l Line) {
 		number(l.Refused), l.RefusedCost.exact(), "")
 }
 
+// line writes a row. Fields are made harmless for spreadsheets, which take what begins with = or + for a formula.
 func (w *sheet) line(fields ...string) {
 	for i, field := range fields {
 		if i > 0 {

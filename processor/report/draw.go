@@ -89,6 +89,7 @@ func (d *drawing) front() {
 	d.y += 4
 }
 
+// plural writes a number of things.
 func plural(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
@@ -112,6 +113,7 @@ func (d *drawing) period(from, to time.Time) string {
 // startsDay reports whether t is the first moment of its day, which a change of the clock may put an hour later.
 func startsDay(t time.Time) bool { return t.Add(-time.Minute).Day() != t.Day() }
 
+// stamp writes a time to the second with its zone.
 func stamp(t time.Time, loc *time.Location) string {
 	return t.In(loc).Format("2 January 2006 15:04:05 MST")
 }
@@ -171,11 +173,13 @@ func against(change string) string {
 	return change + " against the period before"
 }
 
+// changeOf is change for numbers of events.
 func changeOf(before, after int64) string {
 	b, a := amountOf(before), amountOf(after)
 	return change(&b, &a)
 }
 
+// daily draws the chart of the days. Without any spend there is no scale for it.
 func (d *drawing) daily() {
 	d.heading("Spend by day", chartHeight+14)
 	if d.s.Totals.Cost.isZero() {

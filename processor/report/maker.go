@@ -75,6 +75,8 @@ type made struct {
 // steps are what the progress of a report counts: read, drawn, kept.
 const steps = 3
 
+// makeReport makes the report of a job. It begins anew when the figures have become incomplete while it waited for its turn to
+// draw, until the deadline; from then on it takes the figures as they are.
 func (m *Maker) makeReport(ctx context.Context, t *jobs.Task[report.Args]) (any, error) {
 	id, err := schema.ParseID(report.Prefix, t.Args.ReportID)
 	if err != nil {
@@ -188,6 +190,7 @@ func (m *Maker) makeDue(ctx context.Context) error {
 	return nil
 }
 
+// makeOneDue asks for the report of the schedule that is due the longest. The row is locked, so processors share the schedules.
 func (m *Maker) makeOneDue(ctx context.Context) (found bool, err error) {
 	now := m.Now().UTC().Truncate(time.Microsecond)
 	err = pgx.BeginFunc(ctx, m.Pool, func(tx pgx.Tx) error {

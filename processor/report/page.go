@@ -40,6 +40,7 @@ type canvas struct {
 	style string  // of the font
 }
 
+// newCanvas returns a document with its first page. at is the time in its metadata.
 func newCanvas(title, author string, at time.Time) *canvas {
 	pdf := fpdf.New("P", "mm", "A4", "")
 	// The same statement is to give the same bytes.
@@ -60,6 +61,7 @@ func newCanvas(title, author string, at time.Time) *canvas {
 	return c
 }
 
+// newPage begins a page below its upper margin.
 func (c *canvas) newPage() {
 	c.pdf.AddPage()
 	c.y = margin
@@ -74,6 +76,7 @@ func (c *canvas) need(height float64) bool {
 	return true
 }
 
+// font sets the font of what is drawn next. points is its size.
 func (c *canvas) font(style string, points float64, col colour) {
 	c.style = style
 	c.pdf.SetFont(family, style, points)
@@ -235,11 +238,13 @@ func (c *canvas) wrap(text string, room float64) []string {
 	return append(lines, line)
 }
 
+// fill draws a rectangle from its upper left corner, in millimetres.
 func (c *canvas) fill(x, y, w, h float64, col colour) {
 	c.pdf.SetFillColor(col[0], col[1], col[2])
 	c.pdf.Rect(x, y, w, h, "F")
 }
 
+// line draws a thin line, in millimetres.
 func (c *canvas) line(x1, y1, x2, y2 float64, col colour) {
 	c.pdf.SetDrawColor(col[0], col[1], col[2])
 	c.pdf.SetLineWidth(0.2)
@@ -272,6 +277,7 @@ func (c *canvas) footers(text string) {
 	}
 }
 
+// bytes ends the document and returns it.
 func (c *canvas) bytes() ([]byte, error) {
 	var out bytes.Buffer
 	if err := c.pdf.Output(&out); err != nil {

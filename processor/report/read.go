@@ -50,8 +50,10 @@ func Read(ctx context.Context, pool *pgxpool.Pool, r *report.Report, asOf time.T
 	return s, nil
 }
 
+// The name may be another one than when the report was asked for.
 const selectAccount = `SELECT name FROM accounts WHERE id = $1`
 
+// read fills in all figures. The order matters: totals are the sum of the models, and caps need the lines of agents.
 func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 	if err := rd.tx.QueryRow(ctx, selectAccount, rd.account).Scan(&s.AccountName); err != nil {
 		return fmt.Errorf("account: %w", err)
@@ -133,6 +135,7 @@ func dayBounds(from, to time.Time, zone string) []time.Time {
 	return append(bounds, to)
 }
 
+// unpriced returns the models with events that have no price, those with the most first.
 func unpriced(models []Line) []Line {
 	var found []Line
 	for _, l := range models {

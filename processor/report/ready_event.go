@@ -53,6 +53,7 @@ func readyMessage(r *report.Report, s *Statement, sizeBytes int, now time.Time) 
 	}
 }
 
+// events writes a number of events.
 func events(n int64) string {
 	if n == 1 {
 		return "1 event"

@@ -9,14 +9,17 @@ import (
 
 const byModel = report.ByModel
 
+// agents draws the table of agents.
 func (d *drawing) agents() {
 	d.lines("Spend by agent", "Agent", "agent", d.s.ByAgent, maxAgentLines, func(l *Line) string { return label(l.Agent) })
 }
 
+// models draws the table of models; one name from two providers has a row for each.
 func (d *drawing) models() {
 	d.lines("Spend by model", "Model", "model", d.s.ByModel, maxModelLines, modelName)
 }
 
+// modelName is how a model is shown: with its provider where that is known.
 func modelName(l *Line) string {
 	if l.Provider == "" {
 		return label(l.Model)
@@ -53,6 +56,7 @@ func (d *drawing) lines(heading, head, thing string, lines []Line, most int, nam
 	t.total(d.cells(plural(len(lines), thing), &all, &d.s.Previous.Cost)...)
 }
 
+// cells returns the row of an agent or a model, with an empty cell for the bar.
 func (d *drawing) cells(name string, f *Figures, before *amount) []string {
 	return []string{
 		name, "", count(f.Events), f.InputTokens.short(), f.OutputTokens.short(),
@@ -60,6 +64,7 @@ func (d *drawing) cells(name string, f *Figures, before *amount) []string {
 	}
 }
 
+// caps draws the caps, and what was refused by caps that are gone.
 func (d *drawing) caps() {
 	d.heading("Budgets and refused spend", 3*rowHeight)
 	if len(d.s.Caps) == 0 {
@@ -84,6 +89,7 @@ func (d *drawing) caps() {
 	}
 }
 
+// capTable draws the caps as they are now, with the spend of the report's period, which may be another one than the cap's.
 func (d *drawing) capTable() {
 	t := d.table(column{"Cap of", 53, left, false}, column{"Limit", 36, right, false}, column{"Spent in this report", 30, right, false},
 		column{"Refused events", 24, right, false}, column{"Refused spend", 24, right, false}, column{"Resets", 13, right, false})
@@ -102,6 +108,7 @@ func (d *drawing) capTable() {
 	t.more(len(d.s.Caps)-maxCapLines, "cap")
 }
 
+// unpriced draws the models whose events cost nothing only because no price is known.
 func (d *drawing) unpriced() {
 	d.heading("Models without a known price", 3*rowHeight)
 	if len(d.s.Unpriced) == 0 {
@@ -119,6 +126,7 @@ func (d *drawing) unpriced() {
 	t.more(len(d.s.Unpriced)-maxUnpricedLines, "model")
 }
 
+// prices draws what the events were charged by, which may differ from the prices of today.
 func (d *drawing) prices() {
 	d.heading("Prices applied", 3*rowHeight)
 	if len(d.s.Prices) == 0 {
@@ -142,6 +150,7 @@ func (d *drawing) prices() {
 	}
 }
 
+// rates writes rates in US dollars a million tokens, such as "input 2.5, output 10".
 func rates(rates []Rate) string {
 	var parts []string
 	for _, r := range rates {

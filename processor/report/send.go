@@ -33,8 +33,11 @@ const (
 	mailTries = 14
 )
 
+// mailWait is the wait of sending: mail servers ask for minutes, and may be away for hours.
 func mailWait(failures int) time.Duration { return backoff.Wait(failures, time.Minute, 3*time.Hour) }
 
+// send sends one report to one address. A try that sent the letter and could not note it is followed by another, with the same
+// Message-ID.
 func (m *Maker) send(ctx context.Context, t *jobs.Task[mailArgs]) (any, error) {
 	id, err := schema.ParseID(report.Prefix, t.Args.Report)
 	if err != nil {
@@ -79,6 +82,7 @@ func (m *Maker) notSent(ctx context.Context, t *jobs.Task[mailArgs], d *report.D
 	return why
 }
 
+// letter returns the e-mail with both documents attached.
 func (m *Maker) letter(ctx context.Context, r *report.Report, d *report.Delivery) (*mail.Letter, error) {
 	store := report.NewStore(m.Pool)
 	var files []mail.File

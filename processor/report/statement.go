@@ -42,6 +42,7 @@ type Figures struct {
 	RefusedCost                            amount
 }
 
+// add adds g to f.
 func (f *Figures) add(g *Figures) {
 	f.Events += g.Events
 	f.Errors += g.Errors

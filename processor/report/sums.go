@@ -69,6 +69,7 @@ func wholeDays(from, to time.Time) (wholeFrom, wholeTo time.Time) {
 	return wholeFrom, wholeTo
 }
 
+// each runs a query and calls each with its rows. The row is used again for the next one.
 func (rd *reader) each(ctx context.Context, each func(*row), statement string, args ...any) error {
 	var r row
 	rows, _ := rd.tx.Query(ctx, statement, args...)

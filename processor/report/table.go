@@ -9,6 +9,7 @@ type column struct {
 	bar bool
 }
 
+// rowHeight is in millimetres.
 const rowHeight = 5.3
 
 // table draws rows with a head that every page repeats.
@@ -17,6 +18,7 @@ type table struct {
 	columns []column
 }
 
+// table begins a table with room for its head and two rows. The widths of the columns add up to that of the page.
 func (c *canvas) table(columns ...column) *table {
 	t := &table{c, columns}
 	t.need(3 * rowHeight)
@@ -24,6 +26,7 @@ func (c *canvas) table(columns ...column) *table {
 	return t
 }
 
+// head draws the titles of the columns and a line below them.
 func (t *table) head() {
 	t.font(bold, 7.5, grey)
 	t.y += rowHeight
@@ -50,6 +53,7 @@ func (t *table) more(n int, thing string) {
 	}
 }
 
+// draw draws a row. Figures are shrunk to fit and other texts cut.
 func (t *table) draw(style string, share float64, cells []string) {
 	if t.need(rowHeight) {
 		t.head()

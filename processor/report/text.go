@@ -45,6 +45,7 @@ func cleaned(text string) (clean string, lossy bool) {
 // canShow reports whether the document can show a rune.
 func canShow(r rune) bool { return hasGlyph(r) || isStroked(r) }
 
+// isSkinTone reports whether a rune only colours the emoji before it.
 func isSkinTone(r rune) bool { return r >= 0x1f3fb && r <= 0x1f3ff }
 
 // inWords is what Unicode calls a symbol, such as [party popper].

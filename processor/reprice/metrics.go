@@ -7,6 +7,7 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
+// metrics of repricing. Events of dry runs count as looked at and never as corrected.
 type metrics struct {
 	running   prometheus.Gauge
 	lookedAt  prometheus.Counter
@@ -15,6 +16,7 @@ type metrics struct {
 	duration  prometheus.Histogram
 }
 
+// newMetrics registers the metrics.
 func newMetrics(r prometheus.Registerer) *metrics {
 	f := promauto.With(r)
 	counter := func(name, help string) prometheus.Counter {
@@ -36,6 +38,7 @@ func newMetrics(r prometheus.Registerer) *metrics {
 	}
 }
 
+// observe counts a slice that is saved.
 func (m *metrics) observe(s *slice, dryRun bool, took time.Duration) {
 	m.lookedAt.Add(float64(s.events))
 	if !dryRun {

@@ -44,6 +44,7 @@ func Register(d Deps) {
 	jobs.Handle(d.Jobs, jobs.Options{Workers: workers, Timeout: -1}, r.reprice)
 }
 
+// reprice does a job from where it stands: a slice 0 has done nothing yet.
 func (r *Repricer) reprice(ctx context.Context, t *jobs.Task[reprice.Args]) (any, error) {
 	r.metrics.running.Inc()
 	defer r.metrics.running.Dec()

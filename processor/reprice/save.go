@@ -22,6 +22,7 @@ const (
 	stateMoved   = "OL012" // the job, or an event, is not as it was read
 )
 
+// move_reprice moves the job behind the slice and adds its differences, or raises if another try has.
 const moveOn = `
 SELECT move_reprice($1, $2, $3, $4, $5, $6, $7, $8, $9, $10::date[], $11, $12, $13, $14, $15, $16, $17)`
 
@@ -42,6 +43,7 @@ func (r *Repricer) save(ctx context.Context, try int, state *reprice.State, s *s
 	return err
 }
 
+// moveArgs returns the arguments of move_reprice. Groups are sorted so that tries lock their rows in the same order.
 func (s *slice) moveArgs(try int, state *reprice.State) []any {
 	groups := slices.SortedFunc(maps.Keys(s.differences), func(a, b group) int {
 		return cmp.Or(a.day.Compare(b.day), cmp.Compare(a.provider, b.provider), cmp.Compare(a.model, b.model))
@@ -61,6 +63,8 @@ func (s *slice) moveArgs(try int, state *reprice.State) []any {
 	}
 }
 
+// correctArgs returns the arguments of correct_events after the account: what the events were and what they become. It raises
+// unless every event is as it was read.
 func (s *slice) correctArgs(state *reprice.State) []any {
 	n := len(s.changes)
 	times, ids := make([]time.Time, n), make([]schema.ID, n)

@@ -108,6 +108,7 @@ func (s *slice) add(e *event, book *price.Book) error {
 	return nil
 }
 
+// add adds a change. Both costs are nano-dollars.
 func (d *difference) add(e *event, q *price.Quote) {
 	d.events++
 	d.before += e.cost

@@ -19,6 +19,7 @@ const (
 	refreshedWithin = 5 * time.Minute
 )
 
+// A topic whose partitions were all never complete is empty: there is nothing to wait for.
 const selectStored = `
 SELECT coalesce(min(complete_until) >= $2 OR max(complete_until) = '-infinity', true) FROM kafka_offsets WHERE topic = $1`
 
@@ -31,6 +32,7 @@ func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
 	return err
 }
 
+// Without differences nothing was corrected, and no aggregate has to change.
 const selectRefreshed = `
 SELECT refreshed_at >= $1 OR NOT EXISTS (SELECT FROM reprice_differences WHERE account_id = $2 AND job_id = $3) FROM usage_progress`
 
@@ -60,6 +62,7 @@ func (r *Repricer) await(ctx context.Context, action string, within time.Duratio
 	return false, nil
 }
 
+// usage_15m has a row for each quarter hour, so the first one may hold events from before the start.
 const selectCount = `
 SELECT coalesce(sum(events), 0)::bigint FROM usage_15m
 WHERE account_id = $1 AND bucket > $2::timestamptz - interval '15 minutes' AND bucket < $3 AND ($4::text IS NULL OR model = $4)`

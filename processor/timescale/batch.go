@@ -53,6 +53,7 @@ type Result struct {
 	RefusedLate int
 }
 
+// bucketSeconds is a quarter of an hour, the bucket of spend and of usage_15m.
 const bucketSeconds = 15 * 60
 
 // bucketOf returns the start of t's quarter of an hour in Unix seconds.

@@ -42,6 +42,7 @@ type group[R any] struct {
 	arrays  []array
 }
 
+// newGroup returns a group without rows.
 func newGroup[R any](name string, columns []column[R]) *group[R] {
 	return &group[R]{name, columns, make([]array, len(columns))}
 }

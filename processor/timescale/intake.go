@@ -44,6 +44,7 @@ type intake struct {
 	latest    *intakeSum
 }
 
+// reset forgets the batch before and keeps its memory.
 func (n *intake) reset() {
 	clear(n.sums)
 	n.latest = nil

@@ -23,6 +23,7 @@ func NewPositions(pool *pgxpool.Pool, topic string) *Positions {
 	return &Positions{pool: pool, topic: topic}
 }
 
+// A row that exists keeps its offset.
 const insertPositions = `
 INSERT INTO kafka_offsets (topic, partition, next_offset, updated_at)
 SELECT $1, partition, 0, now() FROM unnest($2::int4[]) AS p(partition)
@@ -69,6 +70,7 @@ type Mark struct {
 	At        time.Time
 }
 
+// "end" is quoted because it is a reserved word.
 const notePartitions = `
 INSERT INTO kafka_offsets (topic, partition, next_offset, complete_until)
 SELECT $1, partition, 0, CASE WHEN "end" = 0 THEN at ELSE '-infinity' END
@@ -81,6 +83,7 @@ func (p *Positions) Note(ctx context.Context, marks []Mark) error {
 	return p.exec(ctx, "note partitions", notePartitions, marks)
 }
 
+// complete_until never goes back: the greatest time at which everything was stored still holds.
 const completeMarks = `
 UPDATE kafka_offsets o SET complete_until = greatest(o.complete_until, m.at)
 FROM unnest($2::int4[], $3::int8[], $4::timestamptz[]) AS m(partition, "end", at)

@@ -35,6 +35,7 @@ func (k refusedKey) compare(other refusedKey) int {
 		cmp.Compare(k.model, other.model), cmp.Compare(k.provider, other.provider))
 }
 
+// refusedSum is what the refused events of a row would have added.
 type refusedSum struct {
 	events              int64
 	input, output, cost schema.Sum

@@ -94,6 +94,7 @@ func (s *Sink) Probe(ctx context.Context, spans []Span, items []Item) (Result, e
 	return result, saveError(err, len(items))
 }
 
+// saveError turns the SQLSTATE of a fenced batch into ErrFenced and adds the number of records to other errors.
 func saveError(err error, n int) error {
 	switch {
 	case err == nil:
@@ -104,6 +105,7 @@ func saveError(err error, n int) error {
 	return fmt.Errorf("save %d records: %w", n, err)
 }
 
+// try stores the batch once. What it looks up before, the statement checks again: keys by require_count, leases by require_leases.
 func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []Item) (Result, error) {
 	known, err := s.knownKeys(ctx, conn, items)
 	if err != nil {
@@ -131,6 +133,7 @@ var binaryFormat = []int16{pgtype.BinaryFormatCode}
 // eventKey is an idempotency key as it is kept: the event id derived from it.
 type eventKey struct{ AccountID, EventID schema.ID }
 
+// A look-up beforehand is cheaper than a conflict in the statement, which starts the batch again.
 const selectKnownKeys = `
 SELECT k.account_id, k.event_id
 FROM event_keys k JOIN unnest($1::uuid[], $2::uuid[]) AS q(account_id, event_id)

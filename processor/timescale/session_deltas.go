@@ -32,6 +32,7 @@ type sessionDelta struct {
 // holds to it as well.
 const maxNames = 100
 
+// add adds an event. Events come in the order of their offsets, which need not be that of their times.
 func (s *sessionDelta) add(e *schema.Event) {
 	s.events++
 	if e.Status == schema.StatusError {
@@ -52,6 +53,7 @@ func (s *sessionDelta) add(e *schema.Event) {
 	}
 }
 
+// withName adds a name that is not there yet, while there is room for it.
 func withName(names []string, name string) []string {
 	if len(names) >= maxNames || slices.Contains(names, name) {
 		return names

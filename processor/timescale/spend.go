@@ -18,6 +18,7 @@ func (k spendKey) compare(other spendKey) int {
 	return cmp.Or(compareIDs(k.account, other.account), cmp.Compare(k.agent, other.agent), cmp.Compare(k.bucket, other.bucket))
 }
 
+// spendSum is what a batch adds to a row of spend. Caps are charged by cost; events are for people.
 type spendSum struct {
 	cost   schema.Sum
 	events int64
@@ -27,6 +28,7 @@ type spendSum struct {
 // is stored: duplicates are not.
 type leaseSum struct{ used, stored schema.Sum }
 
+// compareIDs orders ids as PostgreSQL orders uuid.
 func compareIDs(a, b schema.ID) int { return slices.Compare(a[:], b[:]) }
 
 type (

@@ -98,6 +98,7 @@ SELECT (SELECT partitions FROM moved), require_count((SELECT count(*) FROM keyed
 // topicParameter is the one parameter that is no array: the topic of the batch.
 const topicParameter = "$1::text"
 
+// placeholder matches what expand replaces.
 var placeholder = regexp.MustCompile(`\{[a-z_0-9.:]+\}`)
 
 // expand replaces the placeholders of a statement by the parameters of the groups, numbered from 2 on in the order of the groups

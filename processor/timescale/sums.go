@@ -27,6 +27,7 @@ type eventSum struct {
 	latencies                                              [latencySlots]uint32
 }
 
+// add adds an event. It runs once for each event that is stored.
 func (s *eventSum) add(e *schema.Event) {
 	s.events++
 	if e.Status == schema.StatusError {
@@ -56,6 +57,7 @@ func (s *eventSum) add(e *schema.Event) {
 	}
 }
 
+// addSum adds another sum of the same names.
 func (s *eventSum) addSum(o *eventSum) {
 	s.events += o.events
 	s.errors += o.errors
@@ -90,6 +92,7 @@ type sums struct {
 	order []int
 }
 
+// reset forgets the batch before and keeps its memory.
 func (s *sums) reset() {
 	if s.index == nil {
 		s.index = map[sumKey]int{}
@@ -98,6 +101,7 @@ func (s *sums) reset() {
 	s.keys, s.sums, s.order = s.keys[:0], s.sums[:0], s.order[:0]
 }
 
+// add adds an event to the sum of its key.
 func (s *sums) add(e *schema.Event) {
 	at := e.ReceivedAt.Unix()
 	k := sumKey{e.AccountID, at - (at%60+60)%60, bucketOf(e.Time), e.Agent, e.Provider, e.Model}

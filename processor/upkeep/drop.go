@@ -10,10 +10,12 @@ import (
 	"github.com/outlayhq/outlay/schema/migrations"
 )
 
+// A retention that is null keeps events for ever.
 const selectExpired = `
 select edition, raw_retention is not null, coalesce($1::timestamptz - raw_retention, 'epoch')
 from schema_settings`
 
+// A chunk is dropped when all of it is too old. That takes a lock for a moment and leaves nothing to vacuum.
 const dropChunks = `select drop_chunks('events', older_than => $1::timestamptz)`
 
 const deleteEvents = `

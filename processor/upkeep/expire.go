@@ -47,6 +47,7 @@ type expiry struct {
 	Own       bool
 }
 
+// An account may keep events for less long than the installation, never for longer.
 const selectExpiries = `
 select a.id as account_id, r.retention_days is not null as own,
        date_bin('1 day', $1::timestamptz - least(s.raw_retention, make_interval(days => r.retention_days)),

@@ -58,6 +58,7 @@ func (u *Upkeep) fold(ctx context.Context, conn *pgx.Conn, table string, count p
 	})
 }
 
+// One processor folds at a time: fold_sessions returns 0 while another one, or an erasure, holds its lock.
 const foldSessions = `SELECT fold_sessions($1)`
 
 // foldSessions moves what batches added to sessions into the list of sessions. Readers add the two up, so it may be late without

@@ -8,6 +8,7 @@ import (
 	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
+// difference is a generated column: accepted less stored, duplicates, dead letters and refused.
 const sumDifferences = `SELECT coalesce(sum(abs(difference)), 0)::bigint FROM intake WHERE difference <> 0`
 
 // checkIntake measures how many records were taken from Kafka of which nothing is

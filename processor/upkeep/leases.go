@@ -35,6 +35,7 @@ WHERE l.granted_nano_usd - l.returned_nano_usd - l.used_nano_usd <= 0
     OR NOT EXISTS (SELECT FROM ingest_replicas r WHERE r.replica_id = l.replica_id AND r.seen_at > now() - $1::interval))
 LIMIT 10000`
 
+// drop_leases keeps the ids of leases that held something, for late events to be refused by.
 const dropLeases = `SELECT drop_leases($1)`
 
 // drop drops the leases that a query finds. What they hold becomes free for other replicas.
@@ -64,6 +65,7 @@ WHERE l.barrier IS NULL AND (l.closed_at IS NOT NULL
   OR NOT EXISTS (SELECT FROM ingest_replicas r WHERE r.replica_id = l.replica_id AND r.seen_at > now() - $1::interval))
 LIMIT 10000`
 
+// barrier maps partitions to the offsets that their logs ended at.
 const setBarrier = `UPDATE budget_leases SET barrier = $2 WHERE lease_id = ANY($1) AND barrier IS NULL`
 
 // setBarriers notes for leases that have ended where Kafka's log ends now: what
@@ -100,6 +102,7 @@ WHERE l.barrier IS NOT NULL AND NOT EXISTS (
   WHERE coalesce(o.next_offset, 0) < b."end"::bigint)
 LIMIT 10000`
 
+// The clock is the database's, as in all statements about replicas.
 const deleteDeadReplicas = `
 DELETE FROM ingest_replicas r WHERE seen_at < now() - interval '1 day'
   AND NOT EXISTS (SELECT FROM budget_leases l WHERE l.replica_id = r.replica_id)`

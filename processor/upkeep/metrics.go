@@ -5,12 +5,14 @@ import (
 	"github.com/prometheus/client_golang/prometheus/promauto"
 )
 
+// metrics of upkeep, by table, kind or task.
 type metrics struct {
 	deleted, folded, expired, taskErrors *prometheus.CounterVec
 	foldedSessions                       prometheus.Counter
 	refreshed, difference                prometheus.Gauge
 }
 
+// newMetrics registers the metrics, with every label that is known at 0; those of tasks follow in Run.
 func newMetrics(r prometheus.Registerer) metrics {
 	f := promauto.With(r)
 	m := metrics{

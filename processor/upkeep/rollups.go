@@ -34,10 +34,12 @@ func rollups() []rollup {
 	}
 }
 
+// complete_until is read before the refresh begins: what is stored later may not be in it.
 const selectProgress = `
 SELECT (SELECT edition = 'community' FROM schema_settings), clock_timestamp(),
   (SELECT coalesce(min(complete_until), '-infinity')::text FROM kafka_offsets)`
 
+// The table has one row, which readers join.
 const updateProgress = `UPDATE rollup_progress SET refreshed_at = $1, complete_until = $2::text::timestamptz`
 
 // RefreshRollups brings hours and days up to date: TimescaleDB computes the buckets anew in which it noted a change, because a late
@@ -78,6 +80,7 @@ func RefreshRollups(ctx context.Context, conn *pgx.Conn, now time.Time) (done bo
 	return err == nil, err
 }
 
+// The range ends at the last whole bucket that is old enough.
 const selectRange = `
 SELECT nullif(materialized_until, '-infinity'),
   date_bin($2::interval, least($3::timestamptz, now()) - $4::interval, timestamptz '2000-01-01 00:00:00+00')
@@ -166,6 +169,7 @@ func withoutStatementTimeout(ctx context.Context, conn *pgx.Conn, f func() error
 	return errors.Join(err, pgdb.Exec(ctx, conn, "reset the timeout", `RESET statement_timeout; RESET jit`))
 }
 
+// The table is empty where hours and days are views.
 const selectRefreshAge = `SELECT coalesce(extract(epoch FROM nullif(refreshed_at, '-infinity')), 0)::float8 FROM rollup_progress`
 
 // refreshRollups is RefreshRollups as a task.

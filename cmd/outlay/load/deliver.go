@@ -18,6 +18,7 @@ type answer struct {
 	CostUSD schema.NanoUSD `json:"cost_usd"`
 }
 
+// batchAnswer is the response to a batch: a result for each event, in their order.
 type batchAnswer struct {
 	Results []answer `json:"results"`
 }
@@ -99,6 +100,7 @@ func (s *sender) post(ctx context.Context, events []int) (answers []answer, stat
 	return parseAnswers(text, s.cfg.Batch > 1, len(events)), resp.StatusCode, 0
 }
 
+// parseAnswers returns nil for a body that is not what the API promises: then nothing is known of the events.
 func parseAnswers(text []byte, batch bool, n int) []answer {
 	if !batch {
 		a := answer{}

@@ -14,6 +14,7 @@ type generator struct {
 	keys   bool
 }
 
+// newGenerator returns the generator of a run. run is part of every name, so that runs on one account do not mix.
 func newGenerator(run string, cfg Config) *generator {
 	return &generator{run: run, agents: cfg.Agents, keys: cfg.Keys}
 }
@@ -41,6 +42,7 @@ func (g *generator) batch(events []int) []byte {
 	return append(b, ']')
 }
 
+// append appends event i. Everything random in it comes from a source that is seeded with i.
 func (g *generator) append(b []byte, i int) []byte {
 	r := rand.New(rand.NewPCG(uint64(i), 7))
 	b = fmt.Appendf(b, `{"agent":"load-%s-%d","model":"%s"`, g.run, i%g.agents, models[r.IntN(len(models))])

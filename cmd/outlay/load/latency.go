@@ -11,6 +11,7 @@ type Latencies struct{ all []time.Duration }
 // Add notes one.
 func (l *Latencies) Add(d time.Duration) { l.all = append(l.all, d) }
 
+// merge adds those of another worker.
 func (l *Latencies) merge(o Latencies) { l.all = append(l.all, o.all...) }
 
 // Quantile returns the latency that a share of q of the requests did not exceed;

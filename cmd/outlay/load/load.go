@@ -121,6 +121,7 @@ type sender struct {
 	result Report
 }
 
+// newSender returns a sender that keeps as many connections open as there are workers.
 func newSender(cfg Config) *sender {
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = cfg.Concurrency
@@ -184,6 +185,7 @@ func (s *sender) pace(ctx context.Context, first int) time.Time {
 	return due
 }
 
+// merge adds what one worker counted. Elapsed and what is stored belong to the whole run.
 func (r *Report) merge(o *Report) {
 	r.Acknowledged += o.Acknowledged
 	r.Cost += o.Cost

@@ -121,6 +121,7 @@ func (r *reader) completeUntil(ctx context.Context) (time.Time, error) {
 	return *answer.CompleteUntil, nil
 }
 
+// call sends a request and decodes its JSON response. Any status but 200 is an error that quotes the body.
 func (r *reader) call(ctx context.Context, method, path string, body []byte, answer any) error {
 	req, err := http.NewRequestWithContext(ctx, method, r.cfg.BaseURL+path, bytes.NewReader(body))
 	if err != nil {
