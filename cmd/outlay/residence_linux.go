@@ -20,11 +20,10 @@ const startLasts = 5 * time.Second
 // itself while it initialises, about 25 MiB; one tier goes on with less than
 // half of it. What is needed again comes back from the page cache.
 func releaseStart(ctx context.Context) error {
-	_ = backoff.Sleep(ctx, startLasts)
-	if ctx.Err() != nil {
-		return nil
+	if backoff.Sleep(ctx, startLasts) == nil {
+		return releaseProgram()
 	}
-	return releaseProgram()
+	return nil
 }
 
 // releaseProgram lets go of the mappings of the program's file that cannot be

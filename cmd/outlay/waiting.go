@@ -78,9 +78,8 @@ const insufficientPrivilege = "42501"
 // and each would log the same reason.
 func (t *tier) work(ctx context.Context) error {
 	for t.databasesReady(ctx) != nil {
-		_ = backoff.Sleep(ctx, databaseInterval)
-		if ctx.Err() != nil {
-			return nil
+		if err := backoff.Sleep(ctx, databaseInterval); err != nil {
+			return err
 		}
 	}
 	t.working.Store(true)
