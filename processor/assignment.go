@@ -16,7 +16,8 @@ import (
 type assignment struct {
 	topic string
 
-	mu    sync.Mutex
+	mu sync.Mutex
+	// next is the offset of the next record by partition, holes the partitions that Kafka deleted records of. mu guards both.
 	next  map[int32]int64
 	holes map[int32]bool
 }

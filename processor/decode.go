@@ -18,6 +18,7 @@ type batch []item
 // item is a record with the event in it.
 type item struct {
 	timescale.Item
+	// record is kept until the batch is stored, for a copy as a dead letter.
 	record *kgo.Record
 	// copied is set once the dead-letter topic has the record.
 	copied bool

@@ -11,18 +11,24 @@ import (
 
 // metrics of storing. Each record that is read ends up in one of stored, duplicates, refusedLate and deadLetters.
 type metrics struct {
-	records      prometheus.Counter
-	stored       prometheus.Counter
-	duplicates   prometheus.Counter
-	refusedLate  prometheus.Counter
-	deadLetters  *prometheus.CounterVec
+	// records counts what was polled; a rewind reads records again.
+	records prometheus.Counter
+	// stored counts rows of events, by what the statement returned and not by what was sent.
+	stored     prometheus.Counter
+	duplicates prometheus.Counter
+	// refusedLate is 0 unless an ingest replica was cut off for minutes and came back.
+	refusedLate prometheus.Counter
+	deadLetters *prometheus.CounterVec
+	// saveDuration is of single tries, those that failed included.
 	saveDuration prometheus.Histogram
 	saveErrors   *prometheus.CounterVec
-	fenced       prometheus.Counter
-	rewinds      prometheus.Counter
-	fetchErrors  prometheus.Counter
-	lag          *prometheus.GaugeVec
-	holes        prometheus.Gauge
+	// fenced and rewinds rise when partitions change hands. Neither loses anything.
+	fenced      prometheus.Counter
+	rewinds     prometheus.Counter
+	fetchErrors prometheus.Counter
+	// lag has the partitions of this processor only; those it lost disappear.
+	lag   *prometheus.GaugeVec
+	holes prometheus.Gauge
 }
 
 // newMetrics registers the metrics, with every reason and class at 0.

@@ -42,19 +42,23 @@ type Deps struct {
 
 // Processor moves events from Kafka to the database.
 type Processor struct {
-	cfg       Config
-	pool      *pgxpool.Pool
-	kafka     []kgo.Opt
-	topic     string
-	dead      string
+	// cfg was validated by the caller.
+	cfg   Config
+	pool  *pgxpool.Pool
+	kafka []kgo.Opt
+	topic string
+	dead  string
+	// positions is where each partition stands in the database, which decides what is stored.
 	positions *timescale.Positions
 	sink      *timescale.Sink
-	owned     *assignment
-	upkeep    *upkeep.Upkeep
-	metrics   *metrics
-	times     budget.Times
-	log       *slog.Logger
-	now       func() time.Time
+	// owned is where this processor believes to stand, for metrics.
+	owned   *assignment
+	upkeep  *upkeep.Upkeep
+	metrics *metrics
+	times   budget.Times
+	log     *slog.Logger
+	// now is the clock of lag and completeness. What is stored has the times of the events.
+	now func() time.Time
 
 	// producer writes dead letters; nil before Run. It outlives the memberships of the group, so readiness asks with it.
 	producer atomic.Pointer[kgo.Client]

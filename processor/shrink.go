@@ -35,6 +35,7 @@ func (u *unprocessable) Unwrap() error { return u.cause }
 // nothing is put aside. shrink returns errRewind if there is none to compare with, so
 // that the record is read again with what came after it.
 func (p *Processor) shrink(ctx context.Context, b batch) error {
+	// alone counts the tries of the first record by itself.
 	size, alone := max(1, len(b)/2), 0
 	for len(b) > 0 {
 		part := b[:min(size, len(b))]

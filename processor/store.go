@@ -43,6 +43,7 @@ func (p *Processor) storeWhole(ctx context.Context, b batch) error {
 		p.metrics.saveErrors.WithLabelValues(string(class)).Inc()
 		switch class {
 		case timescale.Data:
+			// Only part of the batch is refused, and the rest is not to wait for a person.
 			return p.bisect(ctx, b, err)
 		case timescale.Unprocessable:
 			p.log.WarnContext(ctx, "batch not processed by the database", "records", len(b), "error", err)
@@ -82,6 +83,7 @@ func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) e
 		}
 		return err
 	}
+	// From here on the batch is committed: what follows is for people.
 	p.failing.Store(nil)
 	p.metrics.stored.Add(float64(result.Stored))
 	p.metrics.duplicates.Add(float64(result.Duplicates))

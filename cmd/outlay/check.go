@@ -29,6 +29,7 @@ var errNotInOrder = errors.New("not everything is in order")
 
 // Run prints one line for each thing looked at.
 func (c *checkCommand) Run(ctx context.Context) error {
+	// Whatever hangs, the command ends.
 	ctx, cancel := context.WithTimeout(ctx, time.Minute)
 	defer cancel()
 	r := &checkReport{topics: c.topicNames, retention: c.Retention}
@@ -81,10 +82,12 @@ func (c *checkCommand) lookAtKafka(ctx context.Context, r *checkReport, conn *pg
 
 // checkReport collects the findings of one run and prints them as they come.
 type checkReport struct {
+	// topics are those of the flags.
 	topics topicNames
 	// retention is how long the topics have to keep events.
 	retention time.Duration
-	failed    bool
+	// failed is set by the first finding that is not in order.
+	failed bool
 }
 
 // note prints what was found, or what is wrong.

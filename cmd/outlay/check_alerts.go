@@ -39,6 +39,7 @@ var (
 // alerting notes whether rules are evaluated and messages are sent.
 func (r *checkReport) alerting(ctx context.Context, conn *pgx.Conn) {
 	found, err := pgdb.Row[struct {
+		// Led is whether some processor holds the lease of alerting now.
 		Rules, Firing, Pending, Failed, Overdue int64
 		Led                                     bool
 		// Checked is the age of the oldest check, nil without rules.

@@ -54,6 +54,7 @@ func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	// Every buffered byte may be there twice: as the request's body and as the record for Kafka.
 	limitMemory(ingestMemory + 2*c.MaxBufferedBytes)
 	t, err := newIngest(c.Config, c.proxyFlags, c.Caps, c.Plans, books, pool, kafka, c.topicNames, registry, log)
 	if err != nil {
@@ -106,6 +107,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	// The processor has no public listener.
 	p := &process{tiers: []*tier{t}, registry: registry, log: log}
 	if p.ops, err = bind(ctx, "--ops-listen", c.OpsListen); err != nil {
 		return err
@@ -177,6 +179,7 @@ func (c *queryCommand) Run(ctx context.Context, log *slog.Logger) error {
 	if err != nil {
 		return err
 	}
+	// Published prices are read again and again, so that a new price book shows without a restart.
 	t.run = bothRun(t.run, books.RunPublished)
 	p := &process{registry: registry, log: log, shutdownDelay: c.ShutdownDelay, writeTimeout: queryWriteTimeout}
 	return p.runTier(ctx, c.listenFlags, t)

@@ -20,6 +20,7 @@ const credentialsFile = "credentials.json"
 // firstAccount makes an account, a user and an API key when the database has no
 // account yet, and keeps them in credentials.json. Otherwise it returns nil.
 func (c *upCommand) firstAccount(ctx context.Context, pool *pgxpool.Pool, base string) (*credentials, error) {
+	// A database that has an account is not at its first start, whatever the data directory holds.
 	accounts, err := account.NewStore(pool, time.Now).Accounts(ctx)
 	if err != nil || len(accounts) > 0 {
 		return nil, err

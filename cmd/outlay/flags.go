@@ -24,6 +24,7 @@ import (
 	"github.com/twmb/franz-go/pkg/sasl/scram"
 
 	"github.com/outlayhq/outlay/schema/cors"
+	"github.com/outlayhq/outlay/schema/pgdb"
 	"github.com/outlayhq/outlay/schema/topic"
 	"github.com/outlayhq/outlay/schema/wire"
 )
@@ -53,6 +54,7 @@ func readSecret(path string) (string, error) {
 
 // listenFlags are the two addresses of every tier that serves HTTP.
 type listenFlags struct {
+	// Listen is plain HTTP: TLS ends at the gateway.
 	Listen         string `default:"127.0.0.1:8080" help:"Address of the public listener. A port alone is one of the loopback, :8080 is every address of the machine."`
 	MaxConnections int    `name:"max-connections" default:"10000" help:"Most connections of the public listener. One more closes the one that has been without a request for longest; when all have one under way, it is closed itself."`
 	opsFlags
@@ -80,6 +82,7 @@ func (f databaseFlags) connect(ctx context.Context) (*pgx.Conn, error) {
 	if err != nil {
 		return nil, errBadDatabaseURL
 	}
+	// Times in results are UTC, whatever the role's or the server's own setting is.
 	cfg.RuntimeParams["application_name"] = "outlay-admin"
 	cfg.RuntimeParams["timezone"] = "UTC"
 	conn, err := pgx.ConnectConfig(ctx, cfg)
@@ -94,7 +97,9 @@ var errBadDatabaseURL = errors.New("--database-url is not a valid address; it lo
 
 // poolSettings are what the tiers ask of their connections.
 type poolSettings struct {
-	name     string
+	// name is part of application_name in pg_stat_activity.
+	name string
+	// size is the most connections of the pool.
 	size     int32
 	timeouts bool // bound statements and locks; off for upkeep that takes long
 }
@@ -106,8 +111,8 @@ const firstPing = 3 * time.Second
 // refused reports whether the database answers and lets nobody in: with the wrong user
 // or password, or without the database. It takes a change of settings to mend.
 func refused(err error) bool {
-	var answer *pgconn.PgError
-	return errors.As(err, &answer) && (strings.HasPrefix(answer.Code, "28") || answer.Code == "3D000")
+	state := pgdb.SQLState(err)
+	return strings.HasPrefix(state, "28") || state == "3D000"
 }
 
 // databaseError explains in one line why there is no connection.
@@ -162,6 +167,7 @@ func (f databaseFlags) pool(ctx context.Context, s poolSettings) (*pgxpool.Pool,
 		params["idle_in_transaction_session_timeout"] = "10s"
 	}
 	cfg.MaxConns = s.size
+	// A server that is gone is noticed before the tiers' own timeouts.
 	cfg.ConnConfig.ConnectTimeout = 5 * time.Second
 	pool, err := pgxpool.NewWithConfig(ctx, cfg)
 	if err != nil {
@@ -194,6 +200,7 @@ var defaultTopics = topicNames{Topic: wire.EventsTopic, DeadLetters: wire.DeadLe
 
 // kafkaAuthFlags set TLS and SASL for connections to the brokers.
 type kafkaAuthFlags struct {
+	// TLS and SASL are independent of each other.
 	TLS          bool   `name:"kafka-tls" help:"Talk TLS to the brokers."`
 	TLSCA        string `name:"kafka-tls-ca" type:"existingfile" placeholder:"FILE" help:"PEM file with the certificate authority of the brokers, if it is not a public one."`
 	SASL         string `name:"kafka-sasl" default:"none" enum:"none,plain,scram-sha-256,scram-sha-512" help:"How to sign in: none, plain, scram-sha-256 or scram-sha-512."`

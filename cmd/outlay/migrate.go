@@ -51,6 +51,7 @@ func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
 	}); err != nil {
 		return err
 	}
+	// Topics are made after the schema: without them a tier is not ready, and writes nothing.
 	if len(c.KafkaBrokers) == 0 {
 		return printStatus(ctx, conn)
 	}

@@ -24,7 +24,8 @@ type newAccount struct {
 
 // credentials are shown once.
 type credentials struct {
-	BaseURL  string `json:"base_url,omitempty"`
+	BaseURL string `json:"base_url,omitempty"`
+	// APIKey, Email and Password are what outlay load reads from the file.
 	APIKey   string `json:"api_key"`
 	Email    string `json:"email"`
 	Password string `json:"password"`
@@ -40,6 +41,7 @@ func createAccount(ctx context.Context, pool *pgxpool.Pool, n newAccount) (crede
 	if err := checkSignIn(n.email, n.password); err != nil {
 		return credentials{}, err
 	}
+	// Hashing takes tens of milliseconds, so it comes before the transaction.
 	hash, err := hashFor(ctx, account.NewStore(pool, time.Now), n.email, n.password)
 	if err != nil {
 		return credentials{}, err

@@ -19,10 +19,12 @@ import (
 
 // process is one or more tiers that run together in this process.
 type process struct {
+	// tiers run from the start to the end of the process.
 	tiers    []*tier
 	registry *prometheus.Registry
 	log      *slog.Logger
 
+	// ops is the operations listener, which closes last.
 	ops    net.Listener
 	public net.Listener // nil for the processor
 	// handler answers on public, also to pages of the origins of cors. writeTimeout bounds
@@ -56,6 +58,7 @@ func (p *process) run(ctx context.Context) error {
 		return httpserver.Serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), httpserver.Config{WriteTimeout: opsWriteTimeout})
 	})
 
+	// workFailed ends when a tier fails, which stops the others.
 	work, workFailed := errgroup.WithContext(workCtx)
 	for _, t := range p.tiers {
 		if t.run != nil {

@@ -82,6 +82,7 @@ func registerConnections(r prometheus.Registerer, c *httpserver.Connections) {
 // opsHandler serves what is for operators only.
 func opsHandler(r *prometheus.Registry, checks ...check) http.Handler {
 	mux := http.NewServeMux()
+	// The profiles of pprof show code and data of the process: this listener is not for the public.
 	mux.Handle("/metrics", promhttp.HandlerFor(r, promhttp.HandlerOpts{}))
 	mux.HandleFunc("/healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("/readyz", func(w http.ResponseWriter, r *http.Request) { ready(w, r, checks) })

@@ -11,6 +11,7 @@ import (
 // tierPools are the connections of tiers that run in one process, each signed in as its
 // tier's role. owner is for what comes before there is a tier, and for upkeep.
 type tierPools struct {
+	// Together they stay below the max_connections of 100 that PostgreSQL has by default.
 	owner, ingest, processor, query *pgxpool.Pool
 }
 

@@ -52,9 +52,11 @@ const (
 
 // tier is a tier that was put together but does not run yet.
 type tier struct {
+	// name is that of the command, for logs and errors.
 	name    string
 	handler http.Handler // nil for the processor
-	ready   func(context.Context) error
+	// ready returns why the tier cannot do its work, or nil.
+	ready func(context.Context) error
 	// databases are what run works with; it begins, and working is true, when all of them are ready.
 	databases []*pgxpool.Pool
 	working   atomic.Bool
@@ -79,6 +81,7 @@ func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans l
 	if err != nil {
 		return nil, fmt.Errorf("make the kafka producer: %w", err)
 	}
+	// What ingest decides by is cached in memory and kept fresh by Run below.
 	directory := account.NewDirectory(pool, log, time.Now)
 	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	limiter := limit.New(plans, limit.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})

@@ -66,6 +66,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	defer kafkaBroker.Close()
+	// With a database of the operator's all tiers sign in as its user; roles are the operator's choice.
 	database := databaseFlags{DatabaseURL: c.DatabaseURL}
 	var passwords rolePasswords
 	if c.DatabaseURL == "" {
@@ -132,6 +133,7 @@ var upTopics = topicFlags{Partitions: 1, Replication: 1, retentionFlags: retenti
 
 // assemble puts all tiers behind one address.
 func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, kafka []kgo.Opt) error {
+	// Topics come before the tiers, which do not start without them.
 	admin, err := kgo.NewClient(kafka...)
 	if err != nil {
 		return fmt.Errorf("make the kafka client: %w", err)

@@ -10,11 +10,11 @@ import (
 	"sync"
 	"time"
 
-	"github.com/jackc/pgx/v5/pgconn"
 	"github.com/jackc/pgx/v5/pgxpool"
 
 	"github.com/outlayhq/outlay/schema/backoff"
 	"github.com/outlayhq/outlay/schema/migrations"
+	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
 const (
@@ -59,7 +59,7 @@ func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
 	}
 	defer conn.Release()
 	done, err := migrations.UpToDate(ctx, conn.Conn())
-	if answer := (*pgconn.PgError)(nil); errors.As(err, &answer) && answer.Code == insufficientPrivilege {
+	if pgdb.SQLState(err) == insufficientPrivilege {
 		return nil // An operator's own role: the tables are there, how many of them it may not see.
 	}
 	switch {

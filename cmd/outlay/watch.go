@@ -25,6 +25,7 @@ const (
 func (p *process) watchReadiness(ctx context.Context) error {
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
+	// since is when the wait began, logged when it was last logged, recovered when readiness came back; zero: none.
 	var since, logged, recovered time.Time
 	var last string
 	for {

@@ -36,6 +36,7 @@ func Start(dir string, log *slog.Logger) (*Broker, error) {
 	cluster, err := kfake.NewCluster(
 		kfake.NumBrokers(1),
 		kfake.DataDir(dir),
+		// Without it a crash of the machine could lose what was acknowledged.
 		kfake.SyncWrites(),
 		kfake.WithLogger(&logger{log: cmp.Or(log, slog.New(slog.DiscardHandler))}),
 	)
@@ -68,6 +69,7 @@ const probeBytes = 1 << 20
 // Ready returns nil when the broker can write to its directory, and what keeps it from
 // it otherwise, such as a full disk.
 func (b *Broker) Ready() error {
+	// A write is tried, because free space does not show quotas and read-only file systems.
 	path := filepath.Join(b.dir, "probe")
 	err := os.WriteFile(path, make([]byte, probeBytes), 0o600)
 	if removed := os.Remove(path); err == nil {

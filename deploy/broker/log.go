@@ -17,6 +17,7 @@ const logInterval = 10 * time.Second
 type logger struct {
 	log *slog.Logger
 
+	// mu guards logged. The broker logs from several goroutines.
 	mu     sync.Mutex
 	logged map[string]time.Time // by format
 }

@@ -15,6 +15,7 @@ import (
 
 // Process is a child that was started.
 type Process struct {
+	// cmd is started by run and not touched by others before started has a value.
 	cmd  *exec.Cmd
 	done chan struct{}
 	err  error // Set before done is closed.

@@ -28,11 +28,14 @@ import (
 //	DataDir/server.log
 //	DataDir/data      PostgreSQL's own
 type cluster struct {
-	dir      string
-	lock     *os.File
-	install  Installation
-	edition  migrations.Edition
-	owner    owner
+	// dir is absolute and without symbolic links: the server compares it with the one in its lock file.
+	dir  string
+	lock *os.File
+	// install and edition are those that made the data, or the best found for new data.
+	install Installation
+	edition migrations.Edition
+	owner   owner
+	// password is that of Superuser. Only scram-sha-256 over the loopback accepts it.
 	password string
 }
 
@@ -146,6 +149,7 @@ func (c *cluster) ensureData(ctx context.Context, durable bool) error {
 	if _, err := os.Stat(c.path("data")); err == nil {
 		return nil
 	}
+	// What a killed start left half-way goes first.
 	if err := os.RemoveAll(c.path("data.new")); err != nil {
 		return err
 	}
@@ -224,6 +228,7 @@ func (c *cluster) command(name string, args ...string) (*exec.Cmd, error) {
 		return nil, err
 	}
 	cmd := exec.Command(filepath.Join(c.install.Bin, name), args...)
+	// The owner may not be able to enter our own directory, and the environment may have PGDATA or PGPORT of another server.
 	cmd.Dir = "/"
 	cmd.Env = []string{"PATH=/usr/local/bin:/usr/bin:/bin", "LC_ALL=C"}
 	cmd.SysProcAttr = attr

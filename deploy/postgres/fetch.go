@@ -55,6 +55,7 @@ func fetch(ctx context.Context, cacheDir string, log *slog.Logger) (Installation
 	if err := os.MkdirAll(cacheDir, 0o755); err != nil {
 		return Installation{}, fmt.Errorf("fetch postgres: %w", err)
 	}
+	// The programs are unpacked beside their place and renamed, so that a killed fetch leaves none that look complete.
 	work, err := os.MkdirTemp(cacheDir, "fetch-")
 	if err != nil {
 		return Installation{}, fmt.Errorf("fetch postgres: %w", err)

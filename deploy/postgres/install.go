@@ -51,6 +51,7 @@ func Installed(ctx context.Context, cacheDir string) []Installation {
 			found = append(found, in)
 		}
 	}
+	// Stable: of equal ones the first in the order of the directories wins, at every start.
 	slices.SortStableFunc(found, func(a, b Installation) int {
 		return cmp.Or(rank(b.Timescale)-rank(a.Timescale), b.Major-a.Major, b.Minor-a.Minor)
 	})
@@ -115,6 +116,7 @@ func binDirs() []string {
 	if out, err := exec.Command("pg_config", "--bindir").Output(); err == nil {
 		dirs = append(dirs, strings.TrimSpace(string(out)))
 	}
+	// Several patterns may reach one directory through links.
 	for i, dir := range dirs {
 		if target, err := filepath.EvalSymlinks(dir); err == nil {
 			dirs[i] = target

@@ -45,6 +45,7 @@ const (
 // stopLeftover ends what an earlier process left running on the data: a whole server when only we were killed (it may be shutting
 // down already), backends when the server's first process was. The caller holds the lock, so nobody else uses them.
 func stopLeftover(ctx context.Context, data string, log *slog.Logger) error {
+	// main is the server's first process, which stops the others when it stops.
 	main, _ := postmaster(data)
 	left := processesIn(data, main)
 	if len(left) == 0 || !slices.Contains(left, main) {
@@ -86,6 +87,7 @@ func stopAll(ctx context.Context, data string, pids []int, sig syscall.Signal, p
 	for _, pid := range pids {
 		_ = syscall.Kill(pid, sig) // One that has ended needs no signal.
 	}
+	// Processes that are not our children cannot be waited for, so they are looked for.
 	tick := time.NewTicker(10 * time.Millisecond)
 	defer tick.Stop()
 	deadline := time.After(patience)

@@ -13,6 +13,7 @@ import (
 
 // owner is the user that the server's files belong to and its processes run as.
 type owner struct {
+	// uid and gid are those of the operating system.
 	uid, gid int
 	switched bool // The owner is not who we are: we are root, and the processes have to become the owner.
 }

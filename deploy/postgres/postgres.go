@@ -53,7 +53,9 @@ type Config struct {
 type Server struct {
 	cluster *cluster
 	process *child.Process
-	port    int
+	// port is on 127.0.0.1; it changes with every start unless the caller chose it.
+	port int
+	// version is asked from the server, which may have been upgraded since the data was made.
 	version string
 	log     *slog.Logger
 }

@@ -69,6 +69,7 @@ func (c *cluster) runOnce(ctx context.Context, settings []string) (*child.Proces
 // awaitReady waits until the server's lock file reports that it accepts connections. A connection attempt would not do: on
 // that port it could reach somebody else.
 func (c *cluster) awaitReady(ctx context.Context, p *child.Process) error {
+	// Most starts take less than a second, to which the wait is to add little.
 	tick := time.NewTicker(5 * time.Millisecond)
 	defer tick.Stop()
 	for {

@@ -20,12 +20,14 @@ func settings(e migrations.Edition, port int, own map[string]string) []string {
 		"log_timezone":            "UTC",
 		"cluster_name":            "outlay",
 		"max_connections":         "200",
-		"shared_buffers":          "512MB",
-		"max_wal_size":            "4GB",
-		"checkpoint_timeout":      "15min",
-		"random_page_cost":        "1.1",
-		"jit":                     "off", // Compiling costs more than it saves on short queries over many chunks.
-		"log_min_messages":        "warning",
+		// The defaults of PostgreSQL are for small machines: these keep recent chunks in memory and spread checkpoints, so that writes
+		// do not stall.
+		"shared_buffers":     "512MB",
+		"max_wal_size":       "4GB",
+		"checkpoint_timeout": "15min",
+		"random_page_cost":   "1.1",
+		"jit":                "off", // Compiling costs more than it saves on short queries over many chunks.
+		"log_min_messages":   "warning",
 		// A query over a hypertable locks every chunk and index it plans for.
 		"max_locks_per_transaction": "256",
 	}

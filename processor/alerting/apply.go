@@ -118,13 +118,15 @@ type messageData struct {
 	Name       string       `json:"name"`
 	State      alert.State  `json:"state"`
 	Metric     alert.Metric `json:"metric"`
-	Agent      *string      `json:"agent"`
-	Window     string       `json:"window"`
-	Value      any          `json:"value"`
-	Peak       any          `json:"peak"`
-	StartedAt  time.Time    `json:"started_at"`
-	EndedAt    *time.Time   `json:"ended_at"`
-	Summary    string       `json:"summary"`
+	// Agent is null when the rule looks at everything as one.
+	Agent  *string `json:"agent"`
+	Window string  `json:"window"`
+	// Value and Peak are in the unit that the API shows the metric in, such as US dollars.
+	Value     any        `json:"value"`
+	Peak      any        `json:"peak"`
+	StartedAt time.Time  `json:"started_at"`
+	EndedAt   *time.Time `json:"ended_at"`
+	Summary   string     `json:"summary"`
 }
 
 // newMessage returns the message that an incident began or ended. Its cause is the same for the same incident and type, so that a

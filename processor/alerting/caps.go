@@ -47,6 +47,7 @@ func (w *Evaluator) checkCaps(ctx context.Context) error {
 			of[accountID] = nil // Its caps are all gone.
 		}
 	}
+	// An account whose check fails does not keep the others from theirs.
 	var failed error
 	for accountID, list := range of {
 		c := &capsCheck{w, store, accountID, since, now}

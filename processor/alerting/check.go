@@ -61,6 +61,7 @@ func (w *Evaluator) evaluate(ctx context.Context, r *alert.Rule, was ruleInciden
 		}
 	}
 	list := measure(r, sums, past)
+	// An open incident lowers the limit for its own scope only.
 	evaluations := make([]evaluation, len(list))
 	for i, read := range list {
 		if r.Condition == alert.Above {

@@ -46,9 +46,12 @@ type Deps struct {
 
 // Evaluator checks the rules while its process is the leader.
 type Evaluator struct {
-	cfg    Config
-	pool   *pgxpool.Pool
-	topic  string
+	// cfg was validated by the caller.
+	cfg  Config
+	pool *pgxpool.Pool
+	// topic is the one whose completeness rules wait for.
+	topic string
+	// leader is asked before each check, and again in every transaction that writes what was found.
 	leader leader
 	// known is a cache by rule, used by one goroutine.
 	known   map[schema.ID]knownPast

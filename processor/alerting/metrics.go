@@ -9,10 +9,13 @@ import (
 
 // metrics change only in the leader's process; leading is 1 there.
 type metrics struct {
-	leading     prometheus.Gauge
-	checked     prometheus.Gauge // Unix seconds
-	duration    prometheus.Histogram
-	errors      prometheus.Counter
+	// leading is 1 in one process of the installation.
+	leading prometheus.Gauge
+	// checked stops when rules are not evaluated any more, which deploy/prometheus alerts on.
+	checked  prometheus.Gauge // Unix seconds
+	duration prometheus.Histogram
+	errors   prometheus.Counter
+	// behind is in seconds, and large while events wait in Kafka.
 	behind      prometheus.Gauge
 	transitions *prometheus.CounterVec
 }

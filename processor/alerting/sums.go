@@ -11,11 +11,13 @@ import (
 
 // sum is what arrived in a window of one model for one agent.
 type sum struct {
+	// Agent, Provider and Model are empty where the query adds them up.
 	Agent, Provider, Model    string
 	Events, Errors, Unpriced  float64
 	InputTokens, OutputTokens float64
-	CostNanoUSD               float64
-	LatencyP95MS              float64 // Negative where it is not known.
+	// CostNanoUSD is a float like the rest: thresholds and baselines are compared, not booked.
+	CostNanoUSD  float64
+	LatencyP95MS float64 // Negative where it is not known.
 	// Hour is the start of the hour for sums of the past, of the window for others.
 	Hour time.Time
 }

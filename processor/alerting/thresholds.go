@@ -161,17 +161,20 @@ func (c *capsCheck) note(ctx context.Context, p *crossing) error {
 
 // thresholdData is the data of budget.threshold and budget.exceeded.
 type thresholdData struct {
-	IncidentID  string         `json:"incident_id"`
-	Agent       *string        `json:"agent"`
-	Share       float64        `json:"share"`
-	Used        float64        `json:"used"`
-	LimitUSD    schema.NanoUSD `json:"limit_usd"`
-	SpentUSD    schema.NanoUSD `json:"spent_usd"`
-	Period      budget.Period  `json:"period"`
-	PeriodStart *time.Time     `json:"period_start"`
-	ResetsAt    *time.Time     `json:"resets_at"`
-	ReachedAt   time.Time      `json:"reached_at"`
-	Summary     string         `json:"summary"`
+	IncidentID string `json:"incident_id"`
+	// Agent is null for the account's own cap.
+	Agent *string `json:"agent"`
+	// Share is the threshold and Used what is spent, both as parts of the cap: 1 is all of it.
+	Share    float64        `json:"share"`
+	Used     float64        `json:"used"`
+	LimitUSD schema.NanoUSD `json:"limit_usd"`
+	SpentUSD schema.NanoUSD `json:"spent_usd"`
+	Period   budget.Period  `json:"period"`
+	// PeriodStart and ResetsAt are null for a cap in total.
+	PeriodStart *time.Time `json:"period_start"`
+	ResetsAt    *time.Time `json:"resets_at"`
+	ReachedAt   time.Time  `json:"reached_at"`
+	Summary     string     `json:"summary"`
 }
 
 // soon is how old a crossed threshold may be for its message not to state when it was.

@@ -16,6 +16,7 @@ import (
 
 // target is a session to be erased, or what one user has in it.
 type target struct {
+	// alias is the name that the session has afterwards, from which its old one cannot be found.
 	session, alias string
 	// user is nil for all of the session.
 	user *string

@@ -26,6 +26,7 @@ type Options struct {
 
 // kind is how jobs of one kind are done: Options with their defaults, and the function that was registered.
 type kind struct {
+	// workers and timeout are the defaults where Options had none; a timeout below 0 is none.
 	workers int
 	timeout time.Duration
 	wait    func(failures int) time.Duration

@@ -19,9 +19,11 @@ const (
 type metrics struct {
 	jobs     *prometheus.CounterVec // by kind and outcome
 	duration *prometheus.HistogramVec
-	waiting  *prometheus.GaugeVec
-	oldest   *prometheus.GaugeVec
-	rescued  prometheus.Counter
+	// waiting and oldest are of the whole queue; oldest is in seconds.
+	waiting *prometheus.GaugeVec
+	oldest  *prometheus.GaugeVec
+	// rescued rises by what a processor worked on when it was killed.
+	rescued prometheus.Counter
 }
 
 // newMetrics registers the metrics; add then makes those of a kind appear.

@@ -66,6 +66,7 @@ const (
 // Run works until ctx ends, and returns nil then. Its stop order: no job is claimed any more; running jobs finish or, when softStop
 // is over, are put back; the heartbeat ends. While the database is away nothing is claimed.
 func (r *Runner) Run(ctx context.Context) error {
+	// The heartbeat outlasts ctx: while jobs finish, nobody else is to take them over.
 	beating, stopBeating := context.WithCancel(context.WithoutCancel(ctx))
 	working, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopWork()
@@ -119,6 +120,7 @@ func (r *Runner) claim(ctx context.Context, start func(*job.Try)) error {
 	defer cancel()
 	r.claiming.Lock()
 	defer r.claiming.Unlock()
+	// free is how many more jobs of each kind of names this runner can work on.
 	var names []string
 	var free []int
 	for name, k := range r.kinds {

@@ -77,9 +77,11 @@ func (r *Runner) record(ctx context.Context, t *job.Try, result any, err error) 
 
 // repeat is what is done at intervals.
 type repeat struct {
+	// kind is the label of its metrics.
 	kind  string
 	every time.Duration
-	run   func(context.Context) error
+	// run may panic, which counts as an error.
+	run func(context.Context) error
 }
 
 // Every has every replica do something short at intervals, beginning at once. It is counted among the jobs, but nobody can ask for

@@ -11,10 +11,13 @@ import (
 type metrics struct {
 	tries    *prometheus.CounterVec
 	duration prometheus.Histogram
-	pending  prometheus.Gauge
-	oldest   prometheus.Gauge
-	overdue  prometheus.Gauge
-	errors   prometheus.Counter
+	// pending counts messages. oldest and overdue are in seconds: overdue is the one to alert on, because a receiver that is away
+	// makes messages old and not overdue.
+	pending prometheus.Gauge
+	oldest  prometheus.Gauge
+	overdue prometheus.Gauge
+	// errors counts failures of the database, not of receivers.
+	errors prometheus.Counter
 }
 
 // newMetrics registers the metrics, with every channel and outcome at 0.

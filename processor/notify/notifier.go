@@ -31,6 +31,7 @@ type Deps struct {
 
 // Notifier sends messages.
 type Notifier struct {
+	// outbox is the table of messages, poster and mail are the ways out.
 	outbox  outbox
 	poster  poster
 	mail    *mail.Sender
@@ -43,8 +44,9 @@ type Notifier struct {
 	// with it the number of them.
 	mu     sync.Mutex
 	inHand map[schema.ID]int
-	total  int
-	done   chan struct{}
+	// done receives when a try has ended, so that the next one begins without waiting for the poll.
+	total int
+	done  chan struct{}
 }
 
 // New returns a Notifier. Its configuration was validated.

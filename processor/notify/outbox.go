@@ -20,10 +20,12 @@ type delivery struct {
 	AccountID   schema.ID
 	ChannelID   schema.ID
 	ChannelType alert.ChannelType
-	Address     string
+	// Address is a URL or an e-mail address; of a Slack channel it is only for people.
+	Address string
 	// Secret is empty for e-mail, and sealed until the notifier has opened it. Removed is set when there is no such channel any more.
 	Secret  string
 	Removed bool
+	// Title and Summary are plain text. Payload is the JSON that is signed, byte for byte.
 	Title   string
 	Summary string
 	Payload string

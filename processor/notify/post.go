@@ -42,6 +42,7 @@ func newClient(p *webhook.Policy, names *net.Resolver) *http.Client {
 
 // poster sends messages over HTTP.
 type poster struct {
+	// policy refuses private addresses, so that an account cannot reach into the operator's network.
 	policy *webhook.Policy
 	client *http.Client
 	now    func() time.Time

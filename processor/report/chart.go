@@ -19,6 +19,7 @@ func (c *canvas) chart(days []Day, loc *time.Location) {
 			top = &days[i].Cost
 		}
 	}
+	// The axis is as wide as its labels; the bars share the rest.
 	scale := niceScale(top)
 	y0 := c.y + 4 + chartHeight
 	c.font(regular, 7, grey)

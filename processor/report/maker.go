@@ -124,6 +124,7 @@ func (m *Maker) drawAndKeep(ctx context.Context, t *jobs.Task[report.Args], r *r
 	}
 	ctx, cancel := context.WithTimeout(ctx, makeTimeout)
 	defer cancel()
+	// Reading and drawing are bounded together; the wait for a place was not.
 	statement, err := Read(ctx, m.Pool, r, asOf)
 	if err != nil {
 		return false, err

@@ -191,6 +191,7 @@ func (c *canvas) fit(text string, room float64) string {
 	const ellipsis = "…"
 	room -= c.width(ellipsis)
 	runes := []rune(text)
+	// head and tail are the parts of the text that are kept.
 	head, tail := 0, len(runes)
 	for used, fromHead := 0.0, 0.0; head < tail; {
 		// The end gets two fifths of the room.

@@ -17,6 +17,7 @@ import (
 
 // reader reads the figures of one report in one snapshot.
 type reader struct {
+	// tx is read only and repeatable, so that all figures agree.
 	tx      pgx.Tx
 	account schema.ID
 	// agents filters; nil: all.

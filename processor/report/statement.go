@@ -21,6 +21,7 @@ type Statement struct {
 	// document shows it only where Complete is false.
 	CompleteUntil time.Time
 
+	// Totals are of the period, Previous of the one before, which is as long.
 	Totals, Previous Figures
 	Days             []Day
 	// ByAgent and ByModel are all lines, the dearest first.
@@ -35,11 +36,13 @@ type Statement struct {
 
 // Figures are what a day, a line or the whole adds up to.
 type Figures struct {
+	// Unpriced events are in Events too, and add nothing to Cost.
 	Events, Errors, Unpriced               int64
 	InputTokens, OutputTokens, CacheTokens amount
 	Cost                                   amount
-	Refused                                int64
-	RefusedCost                            amount
+	// Refused events are in no other figure.
+	Refused     int64
+	RefusedCost amount
 }
 
 // add adds g to f.

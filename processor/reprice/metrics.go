@@ -9,6 +9,7 @@ import (
 
 // metrics of repricing. Events of dry runs count as looked at and never as corrected.
 type metrics struct {
+	// running is at most workers.
 	running   prometheus.Gauge
 	lookedAt  prometheus.Counter
 	corrected prometheus.Counter

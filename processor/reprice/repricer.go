@@ -93,6 +93,7 @@ const (
 
 // slices goes through the events, from where the job stands. try is the number of the try at the job, which fences what it writes.
 func (r *Repricer) slices(ctx context.Context, try int, state *reprice.State, book *price.Book) error {
+	// The width follows the density of events: halved after a full slice, doubled after any other.
 	width := firstWidth
 	for state.Next.Time.Before(state.To) {
 		full, err := r.slice(ctx, try, state, book, width)
@@ -142,6 +143,7 @@ func (r *Repricer) slice(ctx context.Context, try int, state *reprice.State, boo
 func (r *Repricer) try(
 	ctx context.Context, try int, state *reprice.State, book *price.Book, width time.Duration,
 ) (s slice, full bool, err error) {
+	// A slice ends at its width or at its number of events, whichever comes first.
 	end := state.Next.Time.Add(width)
 	if end.After(state.To) {
 		end = state.To

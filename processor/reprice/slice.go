@@ -21,9 +21,10 @@ type event struct {
 	reprice.Position
 	provider, model string
 	usage           price.Usage
-	cost            int64
-	source          schema.CostSource
-	priceID         string // Empty where there is none.
+	// cost is in nano-dollars.
+	cost    int64
+	source  schema.CostSource
+	priceID string // Empty where there is none.
 	// implicit is set when the session was made for this event alone.
 	implicit bool
 }
@@ -56,6 +57,7 @@ func (r *Repricer) read(ctx context.Context, state *reprice.State, end time.Time
 
 // slice is what becomes of a slice of events.
 type slice struct {
+	// next is where the following slice begins.
 	next             reprice.Position
 	events, tooLarge int64
 	changes          []change

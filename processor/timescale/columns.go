@@ -29,8 +29,10 @@ var (
 // column is one column of a group: what the statement calls it, the type of its elements and how a row's element is encoded. A new
 // column of a table is one line in its group, and its name where the statement does more with it than insert it.
 type column[R any] struct {
-	name   string
-	of     elementType
+	// name is that of the table's column, quoted where SQL needs it.
+	name string
+	of   elementType
+	// encode appends exactly one element.
 	encode func(*array, *R)
 }
 

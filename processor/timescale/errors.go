@@ -13,6 +13,7 @@ var ErrFenced = errors.New("fenced: another processor has moved on")
 
 // SQLSTATEs of our own, raised by the functions of saveBatch.
 const (
+	// stateFenced is raised by move_positions, stateKeyRace by require_count and require_leases: what was looked up before has changed.
 	stateFenced  = "OL001"
 	stateKeyRace = "OL002"
 	// OL003 stays unnamed: whoever sees it is to look, and it is tried again meanwhile.

@@ -37,6 +37,7 @@ func (k refusedKey) compare(other refusedKey) int {
 
 // refusedSum is what the refused events of a row would have added.
 type refusedSum struct {
+	// Tokens and cost are what the client would have been charged for.
 	events              int64
 	input, output, cost schema.Sum
 }

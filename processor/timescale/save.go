@@ -15,8 +15,10 @@ import (
 // Sink stores batches. It is used by one goroutine at a time, as it keeps its
 // buffers between batches.
 type Sink struct {
-	pool      *pgxpool.Pool
-	topic     string
+	// pool gives one connection at a time.
+	pool  *pgxpool.Pool
+	topic string
+	// statement is saveBatch with its placeholders expanded.
 	statement string
 	// groups are the parameters of the statement after the topic, in their order: all of the groups below.
 	groups []parameters
@@ -33,6 +35,7 @@ type Sink struct {
 	intake   *group[intakeRow]
 	refused  *group[refusedRow]
 
+	// taken, released and sums are what is added up of a batch before it is encoded.
 	taken    intake
 	released released
 	sums     sums
@@ -118,6 +121,7 @@ func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []It
 		return Result{}, err
 	}
 	result := s.fill(spans, items, known)
+	// pgx does this once for each connection, and nothing afterwards.
 	if _, err := conn.Prepare(ctx, "save_batch", s.statement); err != nil {
 		return Result{}, fmt.Errorf("prepare: %w", err)
 	}

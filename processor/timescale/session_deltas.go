@@ -22,6 +22,7 @@ func (k sessionKey) compare(other sessionKey) int {
 // sessionDelta is what a batch adds to a session. It is summed here, because that
 // costs a tenth of what it costs the database.
 type sessionDelta struct {
+	// agents and users have at most maxNames names each, in the order of the events.
 	agents, users       []string
 	events, errors      int64
 	input, output, cost schema.Sum

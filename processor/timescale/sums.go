@@ -86,8 +86,9 @@ func (s *eventSum) addSum(o *eventSum) {
 type sums struct {
 	// index is the place of a key in keys and sums.
 	index map[sumKey]int
-	keys  []sumKey
-	sums  []eventSum
+	// keys and sums belong together place by place.
+	keys []sumKey
+	sums []eventSum
 	// order holds the places in the order in which they were encoded last.
 	order []int
 }

@@ -42,6 +42,7 @@ func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Exp
 // expiry is the time before which nothing of an account is kept: all of it, and of that the events that are deleted by
 // row. Both are the start of a day.
 type expiry struct {
+	// Own is set when the account keeps events for less long than the installation, so that they are deleted by row.
 	AccountID [16]byte
 	Before    time.Time
 	Own       bool

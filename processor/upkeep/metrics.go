@@ -7,9 +7,11 @@ import (
 
 // metrics of upkeep, by table, kind or task.
 type metrics struct {
+	// deleted and folded are by table, expired by kind, taskErrors by task.
 	deleted, folded, expired, taskErrors *prometheus.CounterVec
 	foldedSessions                       prometheus.Counter
-	refreshed, difference                prometheus.Gauge
+	// refreshed is a Unix time; difference is a number of records and always 0 unless events were lost.
+	refreshed, difference prometheus.Gauge
 }
 
 // newMetrics registers the metrics, with every label that is known at 0; those of tasks follow in Run.

@@ -53,9 +53,11 @@ func New(d Deps) *Upkeep {
 
 // task is a piece of upkeep. Each is safe when several processors run it at once.
 type task struct {
-	name  string
+	name string
+	// every is the pause between the end of a run and the next one.
 	every time.Duration
-	run   func(context.Context, *pgx.Conn) error
+	// run has a connection to itself, whose settings it puts back.
+	run func(context.Context, *pgx.Conn) error
 }
 
 // tasks returns all of the upkeep. The intervals of tasks that readers or caps wait for are seconds; what only keeps tables small

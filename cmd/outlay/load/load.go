@@ -109,9 +109,11 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 
 // sender sends the events of one run.
 type sender struct {
-	cfg    Config
+	cfg Config
+	// client has a timeout a request, after which its outcome is unknown.
 	client *http.Client
 	run    string // part of every agent's name, so that runs can be distinguished
+	// events makes the bodies; a retry has the same bytes as the first try.
 	events *generator
 	start  time.Time
 
@@ -123,6 +125,7 @@ type sender struct {
 
 // newSender returns a sender that keeps as many connections open as there are workers.
 func newSender(cfg Config) *sender {
+	// Without idle connections each worker would open one a request, and the dialling would be measured.
 	transport := http.DefaultTransport.(*http.Transport).Clone()
 	transport.MaxIdleConnsPerHost = cfg.Concurrency
 	transport.MaxIdleConns = 0
@@ -155,6 +158,7 @@ func (s *sender) send(ctx context.Context) error {
 
 // worker takes the next events that nobody has taken until there are none.
 func (s *sender) worker(ctx context.Context, next *atomic.Int64) {
+	// Each worker counts for itself, so that counting costs no lock.
 	local := Report{}
 	for {
 		first := int(next.Add(int64(s.cfg.Batch))) - s.cfg.Batch

@@ -19,7 +19,8 @@ import (
 type reader struct {
 	cfg    Config
 	client *http.Client
-	token  string
+	// token is not renewed: when it expires during a long wait, the run ends with an error.
+	token string
 }
 
 // newReader signs in.
