@@ -68,6 +68,7 @@ const (
 
 // consumerOptions are the franz-go options of the group.
 func (c Config) consumerOptions(topic string) []kgo.Opt {
+	// Without a wait the broker answers as soon as it has one record.
 	minBytes, maxWait := int32(1), idleWait
 	if c.BatchWait > 0 {
 		// A partition counts up to FetchMaxPartitionBytes.

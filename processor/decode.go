@@ -29,6 +29,7 @@ type item struct {
 //
 // Whether an event is late is known only where the topic has the broker's time: lateAfter its arrival or later.
 func decode(fetches kgo.Fetches, lateAfter time.Duration) batch {
+	// Partitions come in any order, and the offsets of one in theirs.
 	b := make(batch, 0, fetches.NumRecords())
 	fetches.EachRecord(func(r *kgo.Record) {
 		it := item{record: r}
@@ -87,6 +88,7 @@ func (b batch) spans() (spans []timescale.Span, ok bool) {
 // stand. ok is false when a partition stands before the batch, or is unknown:
 // then records in between are missing and have to be read again.
 func (b batch) after(next map[int32]int64) (rest batch, ok bool) {
+	// Only the first record of a partition shows whether something before it is missing.
 	seen := map[int32]bool{}
 	for _, it := range b {
 		n, known := next[it.Partition]
@@ -112,6 +114,7 @@ func (b batch) items() []timescale.Item {
 
 // committable returns the offsets to show to lag tools once the batch is stored.
 func (b batch) committable(topic string) map[string]map[int32]kgo.EpochOffset {
+	// The last record of a partition wins: the batch is sorted by offset.
 	next := map[int32]kgo.EpochOffset{}
 	for _, it := range b {
 		next[it.Partition] = kgo.EpochOffset{Epoch: it.record.LeaderEpoch, Offset: it.Offset + 1}

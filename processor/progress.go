@@ -22,6 +22,7 @@ const leftTopicsEvery = 10
 // watchProgress measures lag and notes in the database up to which time
 // everything that Kafka has acknowledged is stored.
 func (p *Processor) watchProgress(ctx context.Context, client *kgo.Client) error {
+	// seen is used by this goroutine alone.
 	admin := kadm.NewClient(client)
 	seen := sightings{pending: map[int32]timescale.Mark{}, known: map[int32]bool{}}
 	for n := 0; backoff.Sleep(ctx, progressInterval) == nil; n++ {
@@ -50,6 +51,7 @@ func (p *Processor) progress(ctx context.Context, admin *kadm.Client, seen sight
 	pending := seen.pending
 	ctx, cancel := context.WithTimeout(ctx, 10*progressInterval)
 	defer cancel()
+	// The order matters: positions and time are taken before the ends, so what arrives in between is not taken for stored.
 	next := p.owned.positions()
 	at := p.now()
 	ends, err := admin.ListEndOffsets(ctx, p.topic)
@@ -59,6 +61,7 @@ func (p *Processor) progress(ctx context.Context, admin *kadm.Client, seen sight
 	if err := p.notePartitions(ctx, ends, at, seen.known); err != nil {
 		return err
 	}
+	// Partitions that were lost leave no old lag behind.
 	p.metrics.lag.Reset()
 	p.metrics.holes.Set(float64(p.owned.stopped()))
 	var reached []timescale.Mark

@@ -70,11 +70,13 @@ func (p *Processor) compare(ctx context.Context, b batch, cause *unprocessable) 
 	if len(b) == 1 {
 		return errRewind
 	}
+	// The detail is for people and holds nothing of the record.
 	dead := &timescale.DeadLetter{
 		Reason:   timescale.ReasonRefused,
 		Detail:   fmt.Sprintf("SQLSTATE %s, again and again, while other records were stored", pgdb.SQLState(cause)),
 		SQLState: pgdb.SQLState(cause),
 	}
+	// A copy, because the probes mark records as dead that are only compared with.
 	others := append(batch(nil), b[:min(len(b), 1+maxProbe)]...)
 	for i := 1; i < len(others); i++ {
 		others[i-1].Dead = dead

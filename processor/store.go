@@ -73,6 +73,7 @@ func (p *Processor) save(ctx context.Context, spans []timescale.Span, b batch) e
 		p.fail(err)
 		return err
 	}
+	// Dead letters are in Kafka now; only the database is left.
 	start := p.now()
 	result, err := p.sink.Save(ctx, spans, b.items())
 	took := p.now().Sub(start)
@@ -123,6 +124,7 @@ func (p *Processor) bisect(ctx context.Context, b batch, cause error) error {
 		}
 		return p.store(ctx, b)
 	}
+	// The halves are stored in order, because the position of a partition moves in order.
 	middle := len(b) / 2
 	if err := p.store(ctx, b[:middle]); err != nil {
 		return err

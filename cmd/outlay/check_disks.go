@@ -18,6 +18,7 @@ const minDiskBytes = 256 << 20
 func (r *checkReport) writes(ctx context.Context, admin *kadm.Client) {
 	partitions, failures, err := topic.Writable(ctx, admin, r.topics.Topic)
 	r.note("writes", fmt.Sprintf("%d partitions take events", partitions-len(failures)), errors.Join(append(failures, err, topic.TakesBatches(ctx, admin, r.topics.Topic))...))
+	// A user that may not describe the cluster can still run the other checks.
 	dirs, err := admin.DescribeAllLogDirs(ctx, nil)
 	if err != nil {
 		r.note("brokers' disks", "are not known: "+err.Error(), nil)

@@ -40,6 +40,7 @@ type ingestCommand struct {
 
 // Run runs the ingest tier.
 func (c *ingestCommand) Run(ctx context.Context, log *slog.Logger) error {
+	// A database that is away is no error here: ingest answers from its caches as soon as it has filled them once.
 	pool, err := c.pool(ctx, poolSettings{name: "ingest", size: ingestPool, timeouts: true})
 	if err != nil {
 		return err
@@ -84,6 +85,7 @@ func (c *processorCommand) Run(ctx context.Context, log *slog.Logger) error {
 		return err
 	}
 	defer pool.Close()
+	// Jobs may hold connections for minutes, and are not to keep events waiting.
 	jobs, err := c.pool(ctx, poolSettings{name: "jobs", size: jobsPool, timeouts: true})
 	if err != nil {
 		return err

@@ -13,6 +13,7 @@ import (
 // lockDataDir takes the directory for this process, which the kernel gives free when it
 // ends, however that happens. release does it before.
 func lockDataDir(dir string) (release func(), err error) {
+	// The file stays when the process ends: removing it would let two processes lock two files of the same name.
 	f, err := os.OpenFile(filepath.Join(dir, "outlay.pid"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
 		return nil, fmt.Errorf("--data-dir: %w", err)

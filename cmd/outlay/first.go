@@ -25,6 +25,7 @@ func (c *upCommand) firstAccount(ctx context.Context, pool *pgxpool.Pool, base s
 	if err != nil || len(accounts) > 0 {
 		return nil, err
 	}
+	// The address need not exist: it only signs in, and no mail is sent to it.
 	made, err := createAccount(ctx, pool, newAccount{
 		name: "My company", email: "owner@outlay.local", plan: account.Enterprise,
 	})
@@ -51,6 +52,7 @@ func (c *upCommand) announce(ctx context.Context, p *process, first *credentials
 		return
 	}
 	base := "http://" + reachable(p.public.Addr())
+	// It goes to standard output in one piece, so that lines of the log do not stand in between.
 	var b strings.Builder
 	fmt.Fprintf(&b, "\nOutlay is ready.\n\n  API and dashboard  %s\n  operations         http://%s/metrics\n", base, reachable(p.ops.Addr()))
 	// A later start shows no secret again: the file has it.

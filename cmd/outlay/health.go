@@ -34,6 +34,7 @@ func askReady(ctx context.Context, address string) error {
 		return fmt.Errorf("ask for readiness: %w", err)
 	}
 	defer resp.Body.Close()
+	// The body has a line for each part that is not ready.
 	text, _ := io.ReadAll(io.LimitReader(resp.Body, 4096))
 	if resp.StatusCode != http.StatusOK {
 		return fmt.Errorf("not ready: %s", strings.TrimSpace(string(text)))

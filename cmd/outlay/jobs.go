@@ -19,6 +19,7 @@ func newJobs(cfg mail.Config, pool *pgxpool.Pool, topic string, r prometheus.Reg
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	// A kind that is not registered stays in the queue until a processor that knows it claims it.
 	runner := jobs.New(jobs.Deps{Pool: pool, Metrics: r, Log: log})
 	erasure.Register(erasure.Deps{Pool: pool, Jobs: runner, Now: time.Now})
 	report.Register(report.Deps{Pool: pool, Mail: mail.New(cfg), Jobs: runner, Log: log, Now: time.Now})

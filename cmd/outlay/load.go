@@ -43,6 +43,7 @@ func (c *loadCommand) config() (load.Config, error) {
 	if c.Events < 1 || c.Concurrency < 1 || c.Agents < 1 || c.Batch < 1 || c.Batch > 1000 {
 		return load.Config{}, errors.New("--events, --concurrency and --agents must be at least 1, --batch between 1 and 1000")
 	}
+	// Whatever of the file a flag overrides, the key and the password only come from the file: arguments show in lists of processes.
 	text, err := os.ReadFile(c.Credentials)
 	if err != nil {
 		return load.Config{}, fmt.Errorf("--credentials: %w", err)

@@ -66,6 +66,7 @@ func newParser(c *cli) *kong.Kong {
 func main() {
 	var c cli
 	parser := newParser(&c)
+	// Without arguments the help is more useful than an error.
 	args := os.Args[1:]
 	if len(args) == 0 {
 		args = []string{"--help"}
@@ -81,6 +82,7 @@ func run(c *cli, parsed *kong.Context) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop)
+	// Standard output is for what commands print, so that it can be piped.
 	log := newLogger(os.Stderr, c.LogLevel, c.LogFormat)
 	parsed.BindTo(ctx, (*context.Context)(nil))
 	if err := parsed.Run(log); err != nil {

@@ -37,6 +37,7 @@ type rolePasswords struct {
 
 // Run brings schema and topics up to date, or prints where they stand.
 func (c *migrateCommand) Run(ctx context.Context, log *slog.Logger) error {
+	// A migration may take longer than the timeouts of the tiers' pools allow.
 	conn, err := c.connect(ctx)
 	if err != nil {
 		return err

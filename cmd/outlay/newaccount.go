@@ -78,6 +78,7 @@ func checkSignIn(email, password string) error {
 
 // hashFor returns the hash of a password of a user with this e-mail address.
 func hashFor(ctx context.Context, store *account.Store, email, password string) (string, error) {
+	// Users with one e-mail address share their salt, whatever accounts they are in; see HashAlike.
 	users, err := store.UsersByEmail(ctx, email)
 	if err != nil {
 		return "", err

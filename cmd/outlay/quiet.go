@@ -18,6 +18,7 @@ type quietHandler struct{ slog.Handler }
 // Handle lowers the level of a record whose error is a lost database, unless it is about
 // a request.
 func (h quietHandler) Handle(ctx context.Context, r slog.Record) error {
+	// Records below are either wanted by somebody who looks for causes or not enabled at all.
 	if r.Level >= slog.LevelWarn {
 		var lost, request bool
 		r.Attrs(func(a slog.Attr) bool {

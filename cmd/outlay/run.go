@@ -48,6 +48,7 @@ const flushTimeout = 10 * time.Second
 // processor saves the batch in hand and leaves the group); the operations
 // listener goes last.
 func (p *process) run(ctx context.Context) error {
+	// ctx only begins the stop. What is under way ends in the order above, by contexts of its own.
 	opsCtx, stopOps := context.WithCancel(context.WithoutCancel(ctx))
 	workCtx, stopWork := context.WithCancel(context.WithoutCancel(ctx))
 	defer stopOps()
@@ -75,6 +76,7 @@ func (p *process) run(ctx context.Context) error {
 		return nil
 	})
 
+	// The order of these lines is the order of the stop.
 	served := p.serve(ctx, workFailed)
 	flushed := p.flush(ctx)
 	stopWork()
@@ -85,6 +87,7 @@ func (p *process) run(ctx context.Context) error {
 
 // serve answers public requests until ctx ends or the background work fails.
 func (p *process) serve(ctx, workFailed context.Context) error {
+	// stop is called when the delay is over, or at once when a tier has failed.
 	serveCtx, stop := context.WithCancel(context.WithoutCancel(ctx))
 	defer stop()
 	go func() {

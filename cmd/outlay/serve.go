@@ -58,6 +58,7 @@ type check struct {
 
 // newRegistry returns a registry with the metrics of the process itself.
 func newRegistry() *prometheus.Registry {
+	// Not the library's global registry: tests run several processes in one.
 	r := prometheus.NewRegistry()
 	r.MustRegister(collectors.NewGoCollector(), collectors.NewProcessCollector(collectors.ProcessCollectorOpts{}))
 	return r
@@ -102,6 +103,7 @@ const readyTimeout = 2 * time.Second
 func ready(w http.ResponseWriter, r *http.Request, checks []check) {
 	ctx, cancel := context.WithTimeout(r.Context(), readyTimeout)
 	defer cancel()
+	// A place for each check, so that the order of the lines does not change from probe to probe.
 	failed := make([]error, len(checks))
 	var wg sync.WaitGroup
 	for i, c := range checks {

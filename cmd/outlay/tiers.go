@@ -77,12 +77,14 @@ func newIngest(cfg ingest.Config, proxies proxyFlags, caps lease.Config, plans l
 	if err := ingest.ValidateProxies(proxies.TrustedProxies); err != nil {
 		return nil, err
 	}
+	// One producer for the whole tier: its batches are what makes single events cheap.
 	client, err := kgo.NewClient(slices.Concat(kafka, record.ProducerOptions(topics.Topic))...)
 	if err != nil {
 		return nil, fmt.Errorf("make the kafka producer: %w", err)
 	}
 	// What ingest decides by is cached in memory and kept fresh by Run below.
 	directory := account.NewDirectory(pool, log, time.Now)
+	// gate charges caps, limiter counts requests; both work from shares that they lease from the database.
 	gate := lease.New(caps, lease.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	limiter := limit.New(plans, limit.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now})
 	replays := replay.New(replay.Deps{Pool: pool, Kafka: client, Topic: topics.Topic, Metrics: r, Log: log})
@@ -149,6 +151,7 @@ func newProcessor(cfg processorConfig, d processorDeps, r *prometheus.Registry, 
 		Pool: d.pool, Owner: d.owner, Kafka: d.kafka, Topic: d.topics.Topic, DeadLetters: d.topics.DeadLetters,
 		Metrics: r, Log: log, Now: time.Now,
 	})
+	// Jobs, alerts and messages share nothing with storing but the process.
 	jobs, err := newJobs(cfg.Mail, d.jobs, d.topics.Topic, r, log)
 	if err != nil {
 		return nil, err
@@ -185,6 +188,7 @@ func newQuery(cfg queryConfig, pool *pgxpool.Pool, r *prometheus.Registry, log *
 	if err := cfg.webhooks.Validate(); err != nil {
 		return nil, err
 	}
+	// Every replica needs the same key, or a token would be accepted by the one that made it only.
 	keys, err := auth.LoadKeys(cfg.keyFile)
 	if err != nil {
 		return nil, fmt.Errorf("--jwt-key-file: %w", err)

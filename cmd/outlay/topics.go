@@ -50,6 +50,7 @@ func (f topicFlags) ensure(ctx context.Context, client *kgo.Client, names topicN
 	if replication < 0 {
 		replication = int16(min(fullReplication, len(brokers)))
 	}
+	// These are the settings without which an acknowledged event could be lost; the others are Kafka's own.
 	configs := map[string]*string{
 		"cleanup.policy": kadm.StringPtr("delete"),
 		// Retention follows the broker's clock, so that no client's clock can
@@ -62,6 +63,7 @@ func (f topicFlags) ensure(ctx context.Context, client *kgo.Client, names topicN
 	if replication > 1 {
 		configs["min.insync.replicas"] = kadm.StringPtr(strconv.Itoa(safeInSync))
 	}
+	// Topics that this run made need no check.
 	var existing []string
 	for _, topic := range []struct {
 		name       string

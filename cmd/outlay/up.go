@@ -50,6 +50,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err := os.MkdirAll(c.DataDir, 0o755); err != nil {
 		return fmt.Errorf("--data-dir: %w", err)
 	}
+	// Two processes on one broker directory would destroy each other's log.
 	release, err := lockDataDir(c.DataDir)
 	if err != nil {
 		return err
@@ -61,6 +62,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 	if err := p.bind(ctx, c.listenFlags); err != nil {
 		return err
 	}
+	// Broker and database are started before the tiers and stopped after them, by the order of the defers.
 	kafkaBroker, err := broker.Start(filepath.Join(c.DataDir, "kafka"), log)
 	if err != nil {
 		return err
@@ -96,6 +98,7 @@ func (c *upCommand) Run(ctx context.Context, log *slog.Logger) (err error) {
 		return err
 	}
 	p.tiers = append(p.tiers, &tier{name: "broker", ready: func(context.Context) error { return kafkaBroker.Ready() }})
+	// The account is made before anything is served, so the printed credentials work when they appear.
 	first, err := c.firstAccount(ctx, pools.owner, "http://"+reachable(p.public.Addr()))
 	if err != nil {
 		return err
@@ -142,6 +145,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, 
 	if err := upTopics.ensure(ctx, admin, defaultTopics, p.log); err != nil {
 		return err
 	}
+	// The key is kept: with a new one at every start all users would have to sign in again.
 	keyFile := filepath.Join(c.DataDir, "jwt-key.pem")
 	if err := ensureKeyFile(keyFile); err != nil {
 		return err

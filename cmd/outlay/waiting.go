@@ -48,6 +48,7 @@ func allInUse(pool *pgxpool.Pool, err error) bool {
 
 // databaseReady looks at one database: whether it can be reached, and whether it has the tables of this version.
 func databaseReady(ctx context.Context, pool *pgxpool.Pool) error {
+	// Errors name the address and never the password.
 	cfg := pool.Config().ConnConfig
 	at := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 	conn, err := pool.Acquire(ctx)
@@ -96,6 +97,7 @@ var errBusy = errors.New("no connection to the database was free in time")
 // either, that is the reason. A tier that goes on without its database does not ask it.
 // The look at the databases begins early enough to end within readyTimeout.
 func (t *tier) isReady(ctx context.Context) error {
+	// Both the timer and the end of this function may look; the databases are asked once.
 	look := sync.OnceValue(func() error { return t.databasesReady(context.WithoutCancel(ctx)) })
 	defer time.AfterFunc(readyTimeout-databaseTimeout, func() { _ = look() }).Stop()
 	err := t.ready(ctx)

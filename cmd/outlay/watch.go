@@ -73,6 +73,7 @@ func (p *process) waitsFor(ctx context.Context) (ready bool, err error) {
 
 // whyNot joins what look returns for the tiers. What several wait for is there once.
 func (p *process) whyNot(ctx context.Context, look func(*tier, context.Context) error) error {
+	// Each reason begins with the names of the tiers that it holds up.
 	var reasons []string
 	for _, t := range p.tiers {
 		ctx, cancel := context.WithTimeout(ctx, readyTimeout)

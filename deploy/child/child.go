@@ -41,6 +41,7 @@ func Start(cmd *exec.Cmd, farewell syscall.Signal) (*Process, error) {
 func (p *Process) run(started chan<- error) {
 	runtime.LockOSThread()
 	defer runtime.UnlockOSThread()
+	// The child inherits the thread's death signal at this point.
 	err := p.cmd.Start()
 	started <- err
 	if err != nil {

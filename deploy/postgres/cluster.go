@@ -110,6 +110,7 @@ func (c *cluster) selectPrograms(ctx context.Context, cfg Config, log *slog.Logg
 		want = made
 	}
 	cacheDir := cmp.Or(cfg.CacheDir, defaultCacheDir())
+	// A build that was fetched before is among what is found.
 	found := Installed(ctx, cacheDir)
 	c.install, c.edition, err = choose(found, want, major)
 	if errors.Is(err, ErrNotInstalled) && fetchable(want, major) {
@@ -125,6 +126,7 @@ func (c *cluster) selectPrograms(ctx context.Context, cfg Config, log *slog.Logg
 
 // recorded returns what the data was made with: nothing for a new directory.
 func (c *cluster) recorded() (migrations.Edition, int, error) {
+	// The directory has its name only when initdb is done, so the file is complete.
 	version, err := os.ReadFile(c.path("data/PG_VERSION"))
 	if errors.Is(err, fs.ErrNotExist) {
 		return Best, 0, nil
@@ -184,6 +186,7 @@ func (c *cluster) writePassword() error {
 
 // initdb makes the files of a new cluster. durable waits until they are on the disk.
 func (c *cluster) initdb(ctx context.Context, durable bool) error {
+	// Checksums find a disk that changes data; the C locale keeps indexes valid when the system's library is upgraded.
 	args := []string{
 		"--pgdata=" + c.path("data.new"), "--username=" + Superuser, "--pwfile=" + c.path("password"),
 		"--auth=scram-sha-256", "--encoding=UTF8", "--locale=" + locale(), "--data-checksums", "--no-instructions",

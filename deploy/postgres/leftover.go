@@ -110,6 +110,7 @@ func Remove(ctx context.Context, dataDir string) error {
 		return fmt.Errorf("remove %s: %w", dataDir, err)
 	}
 	defer unlock(f)
+	// Processes are found by the real path of their directory.
 	path, err := filepath.EvalSymlinks(dataDir)
 	if err != nil {
 		return fmt.Errorf("remove %s: %w", dataDir, err)

@@ -41,6 +41,7 @@ func ownerOf(data string) (owner, error) {
 
 // unprivileged is the user that stands in for root.
 func unprivileged() (owner, error) {
+	// Packages of PostgreSQL make the first; every system has the second.
 	for _, name := range []string{"postgres", "nobody"} {
 		u, err := user.Lookup(name)
 		if err != nil {

@@ -65,6 +65,7 @@ type Server struct {
 func Start(ctx context.Context, cfg Config) (*Server, error) {
 	began := time.Now()
 	log := cmp.Or(cfg.Log, slog.New(slog.DiscardHandler))
+	// From here on the directory is locked, until close.
 	c, err := open(ctx, cfg, log)
 	if err != nil {
 		return nil, fmt.Errorf("postgres in %s: %w", cfg.DataDir, err)
@@ -151,6 +152,7 @@ func (s *Server) Done() <-chan struct{} { return s.process.Done() }
 // at once, and the next start recovers from its log. Stop returns when the server has ended.
 func (s *Server) Stop(ctx context.Context) error {
 	defer s.cluster.close()
+	// SIGINT is PostgreSQL's fast shutdown: it ends the sessions and makes a checkpoint.
 	if err := s.process.Signal(syscall.SIGINT); err != nil {
 		return err
 	}

@@ -43,6 +43,7 @@ func (c *cluster) run(ctx context.Context, settings []string) (*child.Process, e
 
 // runOnce starts the server once. On an error the server has ended, and the error has the end of its log.
 func (c *cluster) runOnce(ctx context.Context, settings []string) (*child.Process, error) {
+	// The file is the server's from here on: our copy is closed when it runs.
 	log, began, err := c.openLog()
 	if err != nil {
 		return nil, err

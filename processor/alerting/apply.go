@@ -17,6 +17,7 @@ func (w *Evaluator) apply(ctx context.Context, accountID schema.ID, results []re
 	if len(results) == 0 {
 		return nil
 	}
+	// The metric counts after the commit: a transaction that is rolled back sent nothing.
 	sent := map[alert.Type]int{}
 	err := w.leader.transaction(ctx, func(tx pgx.Tx) error {
 		for i := range results {

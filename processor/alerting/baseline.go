@@ -70,6 +70,7 @@ type baseline struct {
 // baselineOf takes the same window in each of the last weeks, and an hour before and after it. It reports false when there is too
 // little to compare with.
 func baselineOf(h hours, m alert.Metric, from, to time.Time) (baseline, bool) {
+	// Median and spread by quantiles, and not mean and deviation: one bad hour in eight weeks must not hide the next.
 	samples := h.samples(from, to)
 	values, events := make([]float64, 0, len(samples)), make([]float64, 0, len(samples))
 	for _, s := range samples {
@@ -126,6 +127,7 @@ func leastSpread(m alert.Metric, u baseline, window time.Duration) float64 {
 	if window > 2*time.Hour {
 		least = minDaySpread
 	}
+	// A sum of n independent events varies by the square root of n.
 	perEvent := 2 / math.Sqrt(max(u.events, 1))
 	if m == alert.Cost {
 		perEvent *= 1.3 // Calls differ in price, too.

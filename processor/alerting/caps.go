@@ -38,6 +38,7 @@ func (w *Evaluator) checkCaps(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// Accounts whose caps are gone are checked too, to end the incidents of those.
 	of := map[schema.ID][]budget.Budget{}
 	for i := range budgets {
 		of[budgets[i].AccountID] = append(of[budgets[i].AccountID], budgets[i])

@@ -19,6 +19,7 @@ func (w *Evaluator) checkAccount(ctx context.Context, rules []alert.Rule, at tim
 	if err != nil {
 		return err
 	}
+	// Rules of one account often share a window, and then one query.
 	seen := map[alert.Window][]sum{}
 	var failed error
 	results := make([]result, 0, len(rules))
@@ -143,6 +144,7 @@ type spentCap struct {
 
 // used is the part of the cap that is spent; all of it when there is nothing to spend.
 func (c *spentCap) used() float64 {
+	// A cap of nothing is used up by definition, and there is no share of it.
 	if c.Limit == 0 {
 		return 1
 	}

@@ -41,6 +41,7 @@ type change struct {
 // the missing events may be on their way.
 func decide(r *alert.Rule, evaluations []evaluation, was ruleIncidents, at time.Time, complete bool) decision {
 	var d decision
+	// A scope is one agent of a rule, or everything that it looks at.
 	evaluated := map[string]bool{}
 	for _, v := range evaluations {
 		evaluated[v.scope] = true
@@ -79,6 +80,7 @@ func statusOf(evaluations []evaluation, was ruleIncidents, d decision, at time.T
 	if w := worst(evaluations); w != nil {
 		s.Value = &w.value
 	}
+	// A rule is learning only while no agent of it has a baseline.
 	learning := 0
 	for i := range evaluations {
 		if evaluations[i].events > 0 {

@@ -83,6 +83,7 @@ func (w *Evaluator) Run(ctx context.Context) error {
 			w.log.DebugContext(ctx, "lease not given up", "error", err)
 		}
 	}()
+	// leading is what the last round found, for the log and the gauge.
 	leading := false
 	for {
 		err := w.leader.renew(ctx)
@@ -126,6 +127,7 @@ func (w *Evaluator) Check(ctx context.Context) error {
 		return err
 	}
 	failed := w.endOrphanedIncidents(ctx, at)
+	// Account by account: each is written in a transaction of its own.
 	of := map[schema.ID][]alert.Rule{}
 	for i := range rules {
 		of[rules[i].AccountID] = append(of[rules[i].AccountID], rules[i])

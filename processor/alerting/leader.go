@@ -21,6 +21,7 @@ var errNotLeader = errors.New("another processor is the leader")
 // leader is this process as a holder of the lease, or a candidate for it. The lease is a row; only its holder may write what a check
 // found.
 type leader struct {
+	// pool is the evaluator's.
 	pool *pgxpool.Pool
 	// holder names this process in the row of the lease.
 	holder schema.ID

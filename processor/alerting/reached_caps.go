@@ -47,6 +47,7 @@ func (c *capsCheck) endReached(ctx context.Context, reached []reachedCap, presen
 	lasting = map[string]bool{}
 	for i := range reached {
 		r := &reached[i]
+		// now is nil when the cap was removed.
 		now := present[r.Scope]
 		end, ended := r.endedBy(now, c.now)
 		lasting[r.Scope] = !ended

@@ -83,6 +83,7 @@ SELECT NOT EXISTS (
 
 // awaitStored waits until every event is stored that was accepted before the job was asked for.
 func (e *eraser) awaitStored(ctx context.Context, t *try) error {
+	// Events that are stored after this wait would survive the erasure.
 	deadline := e.now().Add(storedPatience)
 	for {
 		stored, err := pgdb.Value[bool](ctx, e.pool, "ask how far events are stored", selectStored, t.JobID, storedMargin)
@@ -100,6 +101,7 @@ func (e *eraser) awaitStored(ctx context.Context, t *try) error {
 
 // eraseSession erases one session of all users.
 func (e *eraser) eraseSession(ctx context.Context, t *try) (erasure.Result, error) {
+	// The alias depends on the job only, so a second try gives the same name.
 	done := erasure.Result{SessionID: erasure.Alias(t.Args.SessionID, t.JobID)}
 	events, err := e.one(ctx, t, target{session: t.Args.SessionID, alias: done.SessionID})
 	if err != nil {

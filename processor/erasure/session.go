@@ -48,6 +48,7 @@ const (
 // once erases a target in one snapshot: an event that is stored meanwhile is neither erased nor part of what is renamed, but of
 // a new session.
 func (e *eraser) once(ctx context.Context, t *try, x target) (events int64, err error) {
+	// The lock belongs to the connection, so all of it happens on one.
 	conn, err := e.pool.Acquire(ctx)
 	if err != nil {
 		return 0, fmt.Errorf("connect: %w", err)

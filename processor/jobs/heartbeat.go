@@ -82,6 +82,7 @@ FROM lost WHERE jobs.job_id = lost.job_id`
 func (r *Runner) rescue(ctx context.Context) error {
 	r.claiming.Lock()
 	defer r.claiming.Unlock()
+	// claiming is held, so no job of this runner is between its claim and its place in running.
 	tag, err := r.pool.Exec(ctx, rescueJobs, r.id, r.running.jobs(), r.deadAfter, internalError)
 	if err != nil {
 		return fmt.Errorf("rescue jobs: %w", err)

@@ -77,6 +77,7 @@ func (r *Runner) Run(ctx context.Context) error {
 	}
 	r.claimUntil(ctx, func(t *job.Try) { tries.Go(func() { r.try(working, t) }) })
 
+	// Waiting for the tries needs a goroutine, because a WaitGroup has no timeout. It ends with the last try.
 	ended := make(chan struct{})
 	go func() {
 		tries.Wait()
@@ -131,6 +132,7 @@ func (r *Runner) claim(ctx context.Context, start func(*job.Try)) error {
 	if len(names) == 0 {
 		return nil
 	}
+	// The claim writes this runner's id, by which others see that somebody works on the job.
 	claimed, err := job.NewStore(r.pool).Claim(ctx, r.id, r.deadAfter, names, free)
 	if err != nil {
 		return err

@@ -47,6 +47,7 @@ func recovered(f func() (any, error)) (result any, err error) {
 // record writes to the database how a try ended, and returns the outcome for the metrics with the reason. A try whose end
 // cannot be written is rescued later. A stop of the runner does not count as a failed try, because the job is not the cause.
 func (r *Runner) record(ctx context.Context, t *job.Try, result any, err error) (outcome string, _ error) {
+	// A deadline means that the job took too long; a cancellation is the runner's stop.
 	stopped := errors.Is(ctx.Err(), context.Canceled)
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), statementTimeout)
 	defer cancel()

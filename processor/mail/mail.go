@@ -54,6 +54,7 @@ func (s *Sender) Send(ctx context.Context, l *Letter) error {
 	}
 	ctx, cancel := context.WithTimeout(ctx, sendTimeout)
 	defer cancel()
+	// A client for each letter: reports and messages are rare, and a kept connection would have to be watched.
 	client, err := mail.NewClient(s.cfg.SMTPHost, s.options(ctx)...)
 	if err != nil {
 		return fmt.Errorf("make the mail client: %w", err)

@@ -51,6 +51,7 @@ type Notifier struct {
 
 // New returns a Notifier. Its configuration was validated.
 func New(cfg webhook.Config, d Deps) *Notifier {
+	// The policy of the query tier refuses addresses when they are given; this one refuses them when they are used.
 	policy := webhook.NewPolicy(cfg)
 	return &Notifier{
 		outbox: outbox{d.Pool, d.Now}, secrets: d.Secrets, poster: poster{policy, newClient(policy, nil), d.Now}, mail: d.Mail,
@@ -72,6 +73,7 @@ const (
 func (n *Notifier) Run(ctx context.Context) error {
 	var tries sync.WaitGroup
 	defer tries.Wait()
+	// Zero: both happen in the first round.
 	var measured, resealed time.Time
 	for ctx.Err() == nil {
 		started, err := n.start(ctx, &tries)

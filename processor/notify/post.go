@@ -51,6 +51,7 @@ type poster struct {
 // webhook sends a message in the format of Standard Webhooks: its id and the time are signed
 // with it, so that nobody can change, forge or replay it.
 func (p *poster) webhook(ctx context.Context, d *delivery) result {
+	// The time is that of this try, so that receivers can refuse old messages.
 	header := http.Header{}
 	id, at := d.ID.Text(alert.DeliveryPrefix), strconv.FormatInt(p.now().Unix(), 10)
 	signature, err := sign(d.Secret, id, at, d.Payload)
@@ -84,6 +85,7 @@ func (p *poster) slack(ctx context.Context, d *delivery) result {
 	if d.Secret == "" {
 		return result{outcome: outcomeSecret}
 	}
+	// These three are all that Slack asks to be escaped.
 	escape := strings.NewReplacer("&", "&amp;", "<", "&lt;", ">", "&gt;")
 	text, err := json.Marshal(map[string]string{"text": escape.Replace(d.Title) + "\n" + escape.Replace(d.Summary)})
 	if err != nil {

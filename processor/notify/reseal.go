@@ -33,6 +33,7 @@ func (n *Notifier) reseal(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	// One secret that cannot be opened does not keep the others from being encrypted.
 	done, unopened := 0, 0
 	for _, s := range stored {
 		place := alert.SecretPlace(s.ChannelID)

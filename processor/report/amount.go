@@ -114,6 +114,7 @@ func change(before, after *amount) string {
 	case before.isZero():
 		return isNew
 	}
+	// Exact up to the last rounding: a change of 0.05 per cent of a large sum is not lost.
 	difference := new(big.Int).Sub(after.Int(), before.Int())
 	percent := new(big.Rat).SetFrac(difference.Mul(difference, big.NewInt(100)), before.Int())
 	if percent.Cmp(big.NewRat(9999, 1)) > 0 {

@@ -36,6 +36,7 @@ var forms = sync.OnceValue(func() map[string][]rune {
 // joined gives each Arabic letter of a text, which is in the order of reading, the form that its neighbours ask for.
 func joined(text string) string {
 	runes := []rune(text)
+	// A new slice: a ligature makes the text shorter.
 	out := runes[:0:0]
 	joins := false // whether the letter before joins what follows
 	for i := 0; i < len(runes); i++ {

@@ -120,6 +120,7 @@ func strokeWidth(style string) float64 {
 
 // drawStrokes draws a letter with its baseline at y. size is the height of the font, in the unit of the page.
 func drawStrokes(pdf *fpdf.Fpdf, d *dots, x, y, size float64) {
+	// One path for the whole letter keeps the document small.
 	dot := size / dotsPerEm
 	for _, s := range d.strokes() {
 		pdf.MoveTo(x+(float64(s.x1)+0.5)*dot, y+float64(s.y1)*dot)

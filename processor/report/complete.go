@@ -50,6 +50,7 @@ const (
 // await waits until the sums of a report hold everything that was accepted before asOf, at most until deadline.
 func (m *Maker) await(ctx context.Context, t *jobs.Task[report.Args], r *report.Report, asOf, deadline time.Time) error {
 	for {
+		// Read without a transaction: the report itself reads it again in its snapshot.
 		c, err := readCompleteness(ctx, m.Pool)
 		if err != nil || c.covers(asOf) || !m.Now().Before(deadline) {
 			return err

@@ -56,6 +56,7 @@ func (rd *reader) prices(ctx context.Context, events int64) ([]Price, int64, err
 
 // pricesApplied returns the prices, and how many events there were.
 func (rd *reader) pricesApplied(ctx context.Context, tx pgx.Tx) (prices []Price, events int64, err error) {
+	// first is the time of the first event of a price, near which its rates are looked for.
 	type found struct {
 		Price
 		priced bool

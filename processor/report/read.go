@@ -90,6 +90,7 @@ func (rd *reader) read(ctx context.Context, s *Statement) (err error) {
 // lines reads what each agent or each model did, and what it had cost in the period before.
 func (rd *reader) lines(ctx context.Context, statement string) ([]Line, error) {
 	type key struct{ agent, provider, model string }
+	// An agent that did nothing in the period has no line, whatever it cost before.
 	before := map[key]amount{}
 	err := rd.sums(ctx, statement, rd.before, rd.from, func(r *row) { before[key{r.agent, r.provider, r.model}] = r.Cost })
 	if err != nil {
@@ -117,6 +118,7 @@ func (rd *reader) whole(ctx context.Context, from, to time.Time) (f Figures, err
 
 // days reads the days of the period, those without events too.
 func (rd *reader) days(ctx context.Context, zone string) ([]Day, error) {
+	// Days have 23 to 25 hours, and the first and last may be cut.
 	bounds := dayBounds(rd.from, rd.to, zone)
 	days := make([]Day, len(bounds)-1)
 	for i := range days {

@@ -33,6 +33,7 @@ type readyData struct {
 
 // readyMessage returns the message that a report is ready. Its cause names the report, so that a channel is notified once.
 func readyMessage(r *report.Report, s *Statement, sizeBytes int, now time.Time) *alert.Message {
+	// A summary has the figures that decide whether the document is opened.
 	id := r.ID.Text(report.Prefix)
 	summary := r.Title + ", " + r.Period() + ": " + s.Totals.Cost.dollars() + " spent on " + events(s.Totals.Events) + "."
 	if !s.Complete {

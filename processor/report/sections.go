@@ -37,6 +37,7 @@ func (d *drawing) lines(heading, head, thing string, lines []Line, most int, nam
 	t := d.table(column{head, 50, left, false}, column{bar: true, width: 22}, column{"Events", 18, right, false},
 		column{"Tokens in", 18, right, false}, column{"Tokens out", 18, right, false},
 		column{"Cost", 24, right, false}, column{"Share", 14, right, false}, column{"Change", 16, right, false})
+	// Lines are sorted by cost, so the first has the longest bar.
 	dearest := &lines[0].Cost
 	var rest, all Figures
 	var restBefore amount

@@ -17,6 +17,7 @@ const box = '□'
 // each letter that cannot be shown. lossy reports whether it differs from the text: two such texts may look the same.
 func cleaned(text string) (clean string, lossy bool) {
 	var b strings.Builder
+	// Any run of spaces and line breaks becomes one space, and none at the beginning and the end.
 	space := false
 	for _, r := range norm.NFC.String(strings.ToValidUTF8(text, string(unicode.ReplacementChar))) {
 		var shown string

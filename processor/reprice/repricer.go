@@ -56,6 +56,7 @@ func (r *Repricer) reprice(ctx context.Context, t *jobs.Task[reprice.Args]) (any
 	if err != nil {
 		return nil, err
 	}
+	// The book was pinned when the job was asked for; prices that changed since do not count.
 	book, err := store.Book(ctx, &state)
 	if err != nil {
 		return nil, err
@@ -112,6 +113,7 @@ func (r *Repricer) slices(ctx context.Context, try int, state *reprice.State, bo
 // slice does one slice of at most the given width, and moves state behind it. It reports whether there were more events than it
 // takes at once.
 func (r *Repricer) slice(ctx context.Context, try int, state *reprice.State, book *price.Book, width time.Duration) (full bool, err error) {
+	// The duration includes the waits between tries.
 	start := time.Now()
 	for attempt := 1; ; attempt++ {
 		var s slice

@@ -85,6 +85,7 @@ type difference struct {
 // add prices an event and notes what changes. An event whose new cost would be more than an event may cost keeps the one it has.
 func (s *slice) add(e *event, book *price.Book) error {
 	s.events++
+	// The price is the one at the time of the call, as when the event was received.
 	q, err := book.Quote(e.provider, e.model, e.Time, e.usage)
 	if errors.Is(err, price.ErrTooLarge) {
 		s.tooLarge++

@@ -97,6 +97,7 @@ func (p *Positions) Complete(ctx context.Context, marks []Mark) error {
 
 // exec runs a statement with the topic and the columns of marks.
 func (p *Positions) exec(ctx context.Context, action, statement string, marks []Mark) error {
+	// A column for each parameter: one round trip, however many partitions there are.
 	partitions := make([]int32, len(marks))
 	ends := make([]int64, len(marks))
 	times := make([]time.Time, len(marks))

@@ -51,6 +51,7 @@ SELECT lease_id, barrier, false FROM released_leases WHERE lease_id = ANY($1)`
 // load reads which leases of the late events were given up, and where. Few batches have any. A lease that is not known at all was not:
 // a database that was restored from a backup does not know the leases of since then.
 func (r *released) load(ctx context.Context, conn *pgx.Conn, items []Item) error {
+	// What was known of the batch before may have changed since.
 	clear(r.barriers)
 	clear(r.sums)
 	var leases []schema.ID

@@ -110,6 +110,7 @@ func saveError(err error, n int) error {
 
 // try stores the batch once. What it looks up before, the statement checks again: keys by require_count, leases by require_leases.
 func (s *Sink) try(ctx context.Context, conn *pgx.Conn, spans []Span, items []Item) (Result, error) {
+	// Look-ups come before anything is encoded: most batches need neither.
 	known, err := s.knownKeys(ctx, conn, items)
 	if err != nil {
 		return Result{}, err
@@ -229,6 +230,7 @@ func (s *Sink) fill(spans []Span, items []Item, known map[eventKey]bool) Result 
 
 // params returns the values of the statement's parameters in their order.
 func (s *Sink) params() [][]byte {
+	// The topic is text in the binary format, which is its bytes.
 	params := [][]byte{[]byte(s.topic)}
 	for _, g := range s.groups {
 		params = g.appendTo(params)

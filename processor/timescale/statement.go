@@ -113,6 +113,7 @@ var placeholder = regexp.MustCompile(`\{[a-z_0-9.:]+\}`)
 // expand panics on a placeholder that names nothing: it is an error in the program, and no batch could be stored.
 func expand(statement string, groups []parameters) string {
 	values := map[string]string{"{topic}": topicParameter}
+	// Parameter 1 is the topic.
 	number := 2
 	for _, g := range groups {
 		names, types := g.names()

@@ -64,6 +64,7 @@ var rules = []rule{
 // Delete deletes the rows of every table that are older than they are kept. An error with one table does not keep the others
 // waiting.
 func (u *Upkeep) Delete(ctx context.Context, conn *pgx.Conn) error {
+	// Tables are worked off one after the other, so that upkeep has one connection.
 	var failed error
 	for _, r := range rules {
 		if ctx.Err() != nil {

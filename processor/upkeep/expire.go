@@ -20,6 +20,7 @@ type Expired map[string]int64
 // processors: one of them works, the others return at once. What it did before an error stays done.
 // Sums outlive their events.
 func ExpireAccounts(ctx context.Context, conn *pgx.Conn, now time.Time) (all Expired, err error) {
+	// Two processors at once would delete the same rows and wait for each other.
 	release, err := advisory.TryLock(ctx, conn, advisory.ExpireAccounts)
 	if err != nil || release == nil {
 		return all, err

@@ -51,6 +51,7 @@ func (u *Upkeep) FoldDays(ctx context.Context, conn *pgx.Conn) error {
 
 // fold calls a function of the database that folds as many rows as its last argument and returns how many it did.
 func (u *Upkeep) fold(ctx context.Context, conn *pgx.Conn, table string, count prometheus.Counter, call string, args ...any) error {
+	// The last parameter of every such function is how many rows it folds at most.
 	args = append(args, u.slice)
 	return u.slices(ctx, "fold", table, count, func() (n int64, err error) {
 		err = conn.QueryRow(ctx, call, args...).Scan(&n)

@@ -98,6 +98,7 @@ const updateMaterialized = `UPDATE rollups SET materialized_until = $2 WHERE vie
 // leaves no note. So when a bucket of what batches write is materialised for the first time, it is materialised again once the
 // transactions that were writing then have ended.
 func (r rollup) refresh(ctx context.Context, conn *pgx.Conn, now time.Time) error {
+	// from is nil when nothing is materialised yet.
 	var from *time.Time
 	var to time.Time
 	if err := conn.QueryRow(ctx, selectRange, r.view, r.width, now, materializeAfter).Scan(&from, &to); err != nil {
@@ -164,6 +165,7 @@ func withoutStatementTimeout(ctx context.Context, conn *pgx.Conn, f func() error
 	if conn.IsClosed() {
 		return err
 	}
+	// The connection goes back to the pool, and its settings with it.
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), resetTimeout)
 	defer cancel()
 	return errors.Join(err, pgdb.Exec(ctx, conn, "reset the timeout", `RESET statement_timeout; RESET jit`))

@@ -14,6 +14,7 @@ const reportInterval = 30 * time.Second
 
 // slices runs step until it works on fewer rows than a slice holds. step returns how many it worked on.
 func (u *Upkeep) slices(ctx context.Context, work, table string, count prometheus.Counter, step func() (int64, error)) error {
+	// rows is also in the error: what was done before it stays done.
 	var rows int64
 	began := u.now()
 	for reported := began; ; {

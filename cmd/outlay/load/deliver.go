@@ -12,24 +12,25 @@ import (
 	"github.com/outlayhq/outlay/schema/backoff"
 )
 
-// answer is the tracking result, or one item of a batch's.
-type answer struct {
+// eventResult is the tracking result, or one item of a batch's.
+type eventResult struct {
 	Status  int            `json:"status"`
 	CostUSD schema.NanoUSD `json:"cost_usd"`
 }
 
-// batchAnswer is the response to a batch: a result for each event, in their order.
-type batchAnswer struct {
-	Results []answer `json:"results"`
+// batchResponse is the response to a batch: a result for each event, in their order.
+type batchResponse struct {
+	Results []eventResult `json:"results"`
 }
 
-// deliver sends n events until each has a clear answer, and counts it. Without
+// deliver sends n events until each has a clear response, and counts it. Without
 // idempotency keys it sends once: a second time could record it twice.
 func (s *sender) deliver(ctx context.Context, first, n int, r *Report) {
 	pending := make([]int, n)
 	for i := range pending {
 		pending[i] = first + i
 	}
+	// Only events without a clear response are sent again, so a batch shrinks from try to try.
 	deadline := time.Now().Add(s.cfg.GiveUp)
 	for attempt := 1; ; attempt++ {
 		var wait time.Duration
@@ -46,18 +47,18 @@ func (s *sender) deliver(ctx context.Context, first, n int, r *Report) {
 	}
 }
 
-// attempt sends the events once and returns those without a clear answer, and how
+// attempt sends the events once and returns those without a clear response, and how
 // long the service asks to wait.
 func (s *sender) attempt(ctx context.Context, events []int, r *Report) (unclear []int, wait time.Duration) {
-	answers, status, wait := s.post(ctx, events)
-	if answers == nil {
+	results, status, wait := s.post(ctx, events)
+	if results == nil {
 		if status >= 400 && status < 500 && status != http.StatusTooManyRequests {
 			r.Refused += len(events)
 			return nil, 0
 		}
 		return events, wait
 	}
-	for i, a := range answers {
+	for i, a := range results {
 		switch {
 		case a.Status == http.StatusOK:
 			r.Acknowledged++
@@ -71,9 +72,9 @@ func (s *sender) attempt(ctx context.Context, events []int, r *Report) (unclear 
 	return unclear, wait
 }
 
-// post sends one request. answers is nil when there is no answer for each event;
+// post sends one request. results is nil when there is no result for each event;
 // status is 0 when there is none at all.
-func (s *sender) post(ctx context.Context, events []int) (answers []answer, status int, wait time.Duration) {
+func (s *sender) post(ctx context.Context, events []int) (results []eventResult, status int, wait time.Duration) {
 	path, body := "/v1/track", s.events.body(events[0])
 	if s.cfg.Batch > 1 {
 		path, body = "/v1/track/batch", s.events.batch(events)
@@ -84,6 +85,7 @@ func (s *sender) post(ctx context.Context, events []int) (answers []answer, stat
 	}
 	req.Header.Set("Authorization", "Bearer "+s.cfg.APIKey)
 	req.Header.Set("Content-Type", "application/json")
+	// An error may come after the server has recorded the events: their outcome is unknown.
 	resp, err := s.client.Do(req)
 	if err != nil {
 		return nil, 0, 0
@@ -97,20 +99,20 @@ func (s *sender) post(ctx context.Context, events []int) (answers []answer, stat
 		wait, _ = time.ParseDuration(resp.Header.Get("Retry-After") + "s")
 		return nil, resp.StatusCode, wait
 	}
-	return parseAnswers(text, s.cfg.Batch > 1, len(events)), resp.StatusCode, 0
+	return parseResults(text, s.cfg.Batch > 1, len(events)), resp.StatusCode, 0
 }
 
-// parseAnswers returns nil for a body that is not what the API promises: then nothing is known of the events.
-func parseAnswers(text []byte, batch bool, n int) []answer {
+// parseResults returns nil for a body that is not what the API promises: then nothing is known of the events.
+func parseResults(text []byte, batch bool, n int) []eventResult {
 	if !batch {
-		a := answer{}
+		a := eventResult{}
 		if json.Unmarshal(text, &a) != nil {
 			return nil
 		}
 		a.Status = http.StatusOK
-		return []answer{a}
+		return []eventResult{a}
 	}
-	var b batchAnswer
+	var b batchResponse
 	if json.Unmarshal(text, &b) != nil || len(b.Results) != n {
 		return nil
 	}

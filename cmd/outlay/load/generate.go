@@ -44,6 +44,7 @@ func (g *generator) batch(events []int) []byte {
 
 // append appends event i. Everything random in it comes from a source that is seeded with i.
 func (g *generator) append(b []byte, i int) []byte {
+	// The seed is the number of the event, so a retry sends the same tokens and costs the same.
 	r := rand.New(rand.NewPCG(uint64(i), 7))
 	b = fmt.Appendf(b, `{"agent":"load-%s-%d","model":"%s"`, g.run, i%g.agents, models[r.IntN(len(models))])
 	b = append(b, `,"input_tokens":`...)

@@ -36,7 +36,7 @@ type Config struct {
 	// Batch is how many events one request carries; 1 uses POST /v1/track.
 	Batch int
 	// Keys gives every event an idempotency key, so that a request
-	// without a clear answer is sent again until there is one.
+	// without a clear response is sent again until there is one.
 	Keys bool
 	// GiveUp is how long one request is tried.
 	GiveUp time.Duration
@@ -52,7 +52,7 @@ type Report struct {
 	Acknowledged int
 	Cost         schema.NanoUSD
 	// Refused were answered 4xx, which means not recorded. Unknown had no clear
-	// answer: they may or may not be recorded.
+	// response: they may or may not be recorded.
 	Refused, Unknown int
 	// Retries is how often a request was sent again.
 	Retries int
@@ -138,7 +138,7 @@ func newSender(cfg Config) *sender {
 	}
 }
 
-// send starts the workers and returns when every event has its answer.
+// send starts the workers and returns when every event has its response.
 func (s *sender) send(ctx context.Context) error {
 	s.start = time.Now()
 	stopProgress := s.showProgress(ctx)
@@ -177,7 +177,7 @@ func (s *sender) worker(ctx context.Context, next *atomic.Int64) {
 }
 
 // pace waits until event number first is due and returns that moment. A latency
-// is counted from there, so that a slow answer delays nobody's clock.
+// is counted from there, so that a slow response delays nobody's clock.
 func (s *sender) pace(ctx context.Context, first int) time.Time {
 	if s.cfg.Rate <= 0 {
 		return time.Now()

@@ -30,13 +30,13 @@ func newReader(ctx context.Context, cfg Config, client *http.Client) (*reader, e
 	if err != nil {
 		return nil, err
 	}
-	var answer struct {
+	var response struct {
 		Token string `json:"token"`
 	}
-	if err := r.call(ctx, http.MethodPost, "/v1/auth/login", body, &answer); err != nil {
+	if err := r.call(ctx, http.MethodPost, "/v1/auth/login", body, &response); err != nil {
 		return nil, fmt.Errorf("sign in: %w", err)
 	}
-	r.token = answer.Token
+	r.token = response.Token
 	return r, nil
 }
 
@@ -47,6 +47,7 @@ const pollInterval = 200 * time.Millisecond
 // was acknowledged and reports that nothing is on its way any more, or when it makes
 // no progress for cfg.Wait.
 func (r *reader) waitStored(ctx context.Context, run string, report *Report) error {
+	// Events that were acknowledged before this moment have to be in what is complete after it.
 	acknowledged := time.Now()
 	progress := acknowledged
 	for {
@@ -81,6 +82,7 @@ func (r *reader) waitStored(ctx context.Context, run string, report *Report) err
 
 // stored sums events and money over the run's agents.
 func (r *reader) stored(ctx context.Context, run string) (events int, cost schema.NanoUSD, err error) {
+	// Agents of other runs do not match, so a run can be checked on an account that has others.
 	query := url.Values{"q": {"load-" + run + "-"}, "limit": {"500"}}
 	for {
 		var page struct {
@@ -110,20 +112,20 @@ func (r *reader) stored(ctx context.Context, run string) (events int, cost schem
 
 // completeUntil is the time up to which everything accepted is stored.
 func (r *reader) completeUntil(ctx context.Context) (time.Time, error) {
-	var answer struct {
+	var response struct {
 		CompleteUntil *time.Time `json:"complete_until"`
 	}
-	if err := r.call(ctx, http.MethodGet, "/v1/analytics/hourly", nil, &answer); err != nil {
+	if err := r.call(ctx, http.MethodGet, "/v1/analytics/hourly", nil, &response); err != nil {
 		return time.Time{}, err
 	}
-	if answer.CompleteUntil == nil {
+	if response.CompleteUntil == nil {
 		return time.Time{}, errors.New("not known")
 	}
-	return *answer.CompleteUntil, nil
+	return *response.CompleteUntil, nil
 }
 
 // call sends a request and decodes its JSON response. Any status but 200 is an error that quotes the body.
-func (r *reader) call(ctx context.Context, method, path string, body []byte, answer any) error {
+func (r *reader) call(ctx context.Context, method, path string, body []byte, response any) error {
 	req, err := http.NewRequestWithContext(ctx, method, r.cfg.BaseURL+path, bytes.NewReader(body))
 	if err != nil {
 		return err
@@ -142,7 +144,7 @@ func (r *reader) call(ctx context.Context, method, path string, body []byte, ans
 		return err
 	}
 	if resp.StatusCode != http.StatusOK {
-		return fmt.Errorf("answered %d: %s", resp.StatusCode, text)
+		return fmt.Errorf("status %d: %s", resp.StatusCode, text)
 	}
-	return json.Unmarshal(text, answer)
+	return json.Unmarshal(text, response)
 }
