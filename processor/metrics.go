@@ -4,8 +4,8 @@ import (
 	"strconv"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/outlayhq/outlay/processor/metric"
 	"github.com/outlayhq/outlay/processor/timescale"
 )
 
@@ -33,39 +33,28 @@ type metrics struct {
 
 // newMetrics registers the metrics, with every reason and class at 0.
 func newMetrics(r prometheus.Registerer) *metrics {
-	f := promauto.With(r)
-	counter := func(name, help string) prometheus.Counter {
-		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
+	f := metric.With(r)
 	m := &metrics{
-		records:     counter("outlay_processor_records_total", "Records read from Kafka, those read again included."),
-		stored:      counter("outlay_processor_events_stored_total", "Events stored in the database."),
-		duplicates:  counter("outlay_processor_duplicates_total", "Events not stored because their idempotency key was stored already."),
-		refusedLate: counter("outlay_processor_events_refused_late_total", "Events refused because they were written to Kafka after the lease of a cap that they were charged to was given to others."),
-		fenced:      counter("outlay_processor_fenced_total", "Batches that were not stored because another processor had moved on."),
-		rewinds:     counter("outlay_processor_rewinds_total", "Times that records were read again from the stored position."),
-		fetchErrors: counter("outlay_processor_fetch_errors_total", "Errors of single partitions when reading from Kafka."),
-		deadLetters: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_dead_letters_total",
-			Help: "Records put aside because they cannot be stored, by reason.",
-		}, []string{"reason"}),
-		saveDuration: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "outlay_processor_save_duration_seconds",
-			Help:    "Time of one try to save a batch.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}),
-		saveErrors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_save_errors_total",
-			Help: "Tries to save a batch that did not succeed, by class: fenced and transient pass, unprocessable is tried again in smaller parts, data leads to dead letters.",
-		}, []string{"class"}),
-		lag: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outlay_processor_lag_records",
-			Help: "Records in Kafka that are not stored yet, by partition owned by this processor.",
-		}, []string{"partition"}),
-		holes: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_holes",
-			Help: "Partitions that stand still because Kafka has deleted events that were not stored.",
-		}),
+		records: f.Counter("outlay_processor_records_total", "Records read from Kafka, those read again included."),
+		stored:  f.Counter("outlay_processor_events_stored_total", "Events stored in the database."),
+		duplicates: f.Counter("outlay_processor_duplicates_total",
+			"Events not stored because their idempotency key was stored already."),
+		refusedLate: f.Counter("outlay_processor_events_refused_late_total",
+			"Events refused because they were written to Kafka after the lease of a cap that they were charged to was given to others."),
+		fenced: f.Counter("outlay_processor_fenced_total",
+			"Batches that were not stored because another processor had moved on."),
+		rewinds: f.Counter("outlay_processor_rewinds_total",
+			"Times that records were read again from the stored position."),
+		fetchErrors: f.Counter("outlay_processor_fetch_errors_total", "Errors of single partitions when reading from Kafka."),
+		deadLetters: f.Counters("outlay_processor_dead_letters_total",
+			"Records put aside because they cannot be stored, by reason.", "reason"),
+		saveDuration: f.Histogram("outlay_processor_save_duration_seconds", "Time of one try to save a batch.", 0.001, 2, 15),
+		saveErrors: f.Counters("outlay_processor_save_errors_total",
+			"Tries to save a batch that did not succeed, by class: fenced and transient pass, unprocessable is tried again in smaller parts, data leads to dead letters.", "class"),
+		lag: f.Gauges("outlay_processor_lag_records",
+			"Records in Kafka that are not stored yet, by partition owned by this processor.", "partition"),
+		holes: f.Gauge("outlay_processor_holes",
+			"Partitions that stand still because Kafka has deleted events that were not stored."),
 	}
 	for _, reason := range []timescale.Reason{timescale.ReasonNotEvent, timescale.ReasonVersion, timescale.ReasonRefused} {
 		m.deadLetters.WithLabelValues(string(reason))

@@ -2,8 +2,8 @@ package alerting
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/outlayhq/outlay/processor/metric"
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
@@ -22,27 +22,19 @@ type metrics struct {
 
 // newMetrics registers the metrics, with every type of message at 0.
 func newMetrics(r prometheus.Registerer) *metrics {
-	f := promauto.With(r)
+	f := metric.With(r)
 	m := &metrics{
-		leading: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_alerts_leading", Help: "1 while this processor checks the alert rules.",
-		}),
-		checked: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_alert_check_timestamp_seconds", Help: "When this processor last checked all alert rules, in seconds since 1970; 0: never.",
-		}),
-		duration: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "outlay_processor_alert_check_duration_seconds", Help: "Time to check all alert rules and caps once.",
-			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
-		}),
-		errors: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_processor_alert_check_errors_total", Help: "Checks in which some rule or cap could not be checked.",
-		}),
-		behind: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_alerts_behind_seconds", Help: "How far behind the clock the events are that rules were checked against.",
-		}),
-		transitions: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_alert_transitions_total", Help: "Incidents that began or ended and thresholds of caps that were passed, by the type of the message.",
-		}, []string{"type"}),
+		leading: f.Gauge("outlay_processor_alerts_leading", "1 while this processor checks the alert rules."),
+		checked: f.Gauge("outlay_processor_alert_check_timestamp_seconds",
+			"When this processor last checked all alert rules, in seconds since 1970; 0: never."),
+		duration: f.Histogram("outlay_processor_alert_check_duration_seconds",
+			"Time to check all alert rules and caps once.", 0.005, 2, 13),
+		errors: f.Counter("outlay_processor_alert_check_errors_total",
+			"Checks in which some rule or cap could not be checked."),
+		behind: f.Gauge("outlay_processor_alerts_behind_seconds",
+			"How far behind the clock the events are that rules were checked against."),
+		transitions: f.Counters("outlay_processor_alert_transitions_total",
+			"Incidents that began or ended and thresholds of caps that were passed, by the type of the message.", "type"),
 	}
 	for _, t := range []alert.Type{alert.AlertFiring, alert.AlertResolved, alert.BudgetThreshold, alert.BudgetExceeded} {
 		m.transitions.WithLabelValues(string(t))

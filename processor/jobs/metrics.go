@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/processor/metric"
 )
 
 // The outcomes of a try at a job.
@@ -28,29 +29,18 @@ type metrics struct {
 
 // newMetrics registers the metrics; add then makes those of a kind appear.
 func newMetrics(registry prometheus.Registerer) *metrics {
-	f := promauto.With(registry)
+	f := metric.With(registry)
 	return &metrics{
-		jobs: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_jobs_total",
-			Help: "Tries at jobs that ended, by kind and outcome.",
-		}, []string{"kind", "outcome"}),
-		duration: f.NewHistogramVec(prometheus.HistogramOpts{
-			Name:    "outlay_processor_job_duration_seconds",
-			Help:    "Time of one try at a job, by kind.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 4, 12),
-		}, []string{"kind"}),
-		waiting: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outlay_processor_jobs_waiting",
-			Help: "Jobs that could be worked on and are not yet, by kind. Every replica shows the same.",
-		}, []string{"kind"}),
-		oldest: f.NewGaugeVec(prometheus.GaugeOpts{
-			Name: "outlay_processor_job_oldest_waiting_seconds",
-			Help: "How long the oldest waiting job has waited, by kind. Every replica shows the same.",
-		}, []string{"kind"}),
-		rescued: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_processor_jobs_rescued_total",
-			Help: "Jobs put back into the queue because nobody worked on them any more, as when a processor was killed.",
-		}),
+		jobs: f.Counters("outlay_processor_jobs_total",
+			"Tries at jobs that ended, by kind and outcome.", "kind", "outcome"),
+		duration: f.Histograms("outlay_processor_job_duration_seconds",
+			"Time of one try at a job, by kind.", 0.001, 4, 12, "kind"),
+		waiting: f.Gauges("outlay_processor_jobs_waiting",
+			"Jobs that could be worked on and are not yet, by kind. Every replica shows the same.", "kind"),
+		oldest: f.Gauges("outlay_processor_job_oldest_waiting_seconds",
+			"How long the oldest waiting job has waited, by kind. Every replica shows the same.", "kind"),
+		rescued: f.Counter("outlay_processor_jobs_rescued_total",
+			"Jobs put back into the queue because nobody worked on them any more, as when a processor was killed."),
 	}
 }
 

@@ -2,8 +2,8 @@ package notify
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
 
+	"github.com/outlayhq/outlay/processor/metric"
 	"github.com/outlayhq/outlay/schema/alert"
 )
 
@@ -22,27 +22,18 @@ type metrics struct {
 
 // newMetrics registers the metrics, with every channel and outcome at 0.
 func newMetrics(r prometheus.Registerer) *metrics {
-	f := promauto.With(r)
+	f := metric.With(r)
 	m := &metrics{
-		tries: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_delivery_tries_total", Help: "Tries to deliver a message, by channel and how they went.",
-		}, []string{"channel", "outcome"}),
-		duration: f.NewHistogram(prometheus.HistogramOpts{
-			Name: "outlay_processor_delivery_duration_seconds", Help: "Time of one try to deliver a message.",
-			Buckets: prometheus.ExponentialBuckets(0.005, 2, 13),
-		}),
-		pending: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_deliveries_pending", Help: "Messages that are not delivered yet, of all processors.",
-		}),
-		oldest: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_deliveries_oldest_seconds", Help: "Age of the oldest message that is not delivered yet.",
-		}),
-		overdue: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_deliveries_overdue_seconds", Help: "How long the message that is due longest has waited for its next try.",
-		}),
-		errors: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_processor_delivery_errors_total", Help: "Times that the outbox could not be read or written.",
-		}),
+		tries: f.Counters("outlay_processor_delivery_tries_total",
+			"Tries to deliver a message, by channel and how they went.", "channel", "outcome"),
+		duration: f.Histogram("outlay_processor_delivery_duration_seconds",
+			"Time of one try to deliver a message.", 0.005, 2, 13),
+		pending: f.Gauge("outlay_processor_deliveries_pending", "Messages that are not delivered yet, of all processors."),
+		oldest: f.Gauge("outlay_processor_deliveries_oldest_seconds",
+			"Age of the oldest message that is not delivered yet."),
+		overdue: f.Gauge("outlay_processor_deliveries_overdue_seconds",
+			"How long the message that is due longest has waited for its next try."),
+		errors: f.Counter("outlay_processor_delivery_errors_total", "Times that the outbox could not be read or written."),
 	}
 	for _, c := range []alert.ChannelType{alert.Webhook, alert.Slack, alert.Email} {
 		for _, o := range outcomes() {

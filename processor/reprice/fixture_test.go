@@ -303,8 +303,8 @@ func (l *ledger) await(id string) jobReply {
 	}
 }
 
-// metric returns a metric of the runner by its name.
-func metric(t *testing.T, r *runner, name string) prometheus.Collector {
+// metricValue returns a metric of the runner by its name.
+func metricValue(t *testing.T, r *runner, name string) prometheus.Collector {
 	t.Helper()
 	families, err := r.registry.Gather()
 	if err != nil {

@@ -4,7 +4,8 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/processor/metric"
 )
 
 // metrics of repricing. Events of dry runs count as looked at and never as corrected.
@@ -19,23 +20,18 @@ type metrics struct {
 
 // newMetrics registers the metrics.
 func newMetrics(r prometheus.Registerer) *metrics {
-	f := promauto.With(r)
-	counter := func(name, help string) prometheus.Counter {
-		return f.NewCounter(prometheus.CounterOpts{Name: name, Help: help})
-	}
+	f := metric.With(r)
 	return &metrics{
-		running: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_reprices_running",
-			Help: "Jobs that reprice events, dry runs included, that this processor works on.",
-		}),
-		lookedAt:  counter("outlay_processor_reprice_events_total", "Events whose price was computed anew, those of dry runs included."),
-		corrected: counter("outlay_processor_repriced_events_total", "Stored events that were given another cost or price."),
-		retries:   counter("outlay_processor_reprice_retries_total", "Slices of events that were tried again, as when they met a lock."),
-		duration: f.NewHistogram(prometheus.HistogramOpts{
-			Name:    "outlay_processor_reprice_slice_duration_seconds",
-			Help:    "Time of reading, pricing and saving one slice of events.",
-			Buckets: prometheus.ExponentialBuckets(0.001, 2, 15),
-		}),
+		running: f.Gauge("outlay_processor_reprices_running",
+			"Jobs that reprice events, dry runs included, that this processor works on."),
+		lookedAt: f.Counter("outlay_processor_reprice_events_total",
+			"Events whose price was computed anew, those of dry runs included."),
+		corrected: f.Counter("outlay_processor_repriced_events_total",
+			"Stored events that were given another cost or price."),
+		retries: f.Counter("outlay_processor_reprice_retries_total",
+			"Slices of events that were tried again, as when they met a lock."),
+		duration: f.Histogram("outlay_processor_reprice_slice_duration_seconds",
+			"Time of reading, pricing and saving one slice of events.", 0.001, 2, 15),
 	}
 }
 

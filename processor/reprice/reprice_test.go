@@ -125,7 +125,7 @@ func TestRepriceCorrectsEverySum(t *testing.T) {
 		l.checkRevisions(before, want)
 		l.checkEventShowsRevision(before, want)
 		l.checkResult(done)
-		if got := testutil.ToFloat64(metric(t, r, "outlay_processor_repriced_events_total")); got != float64(changed) {
+		if got := testutil.ToFloat64(metricValue(t, r, "outlay_processor_repriced_events_total")); got != float64(changed) {
 			t.Errorf("%v events are counted as repriced, want %d", got, changed)
 		}
 		l.exec(`SELECT fold_sessions(1000000)`)

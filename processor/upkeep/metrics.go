@@ -2,7 +2,8 @@ package upkeep
 
 import (
 	"github.com/prometheus/client_golang/prometheus"
-	"github.com/prometheus/client_golang/prometheus/promauto"
+
+	"github.com/outlayhq/outlay/processor/metric"
 )
 
 // metrics of upkeep, by table, kind or task.
@@ -16,36 +17,21 @@ type metrics struct {
 
 // newMetrics registers the metrics, with every label that is known at 0; those of tasks follow in Run.
 func newMetrics(r prometheus.Registerer) metrics {
-	f := promauto.With(r)
+	f := metric.With(r)
 	m := metrics{
-		deleted: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_deleted_rows_total",
-			Help: "Rows deleted because nobody needs them any more, by table.",
-		}, []string{"table"}),
-		folded: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_folded_rows_total",
-			Help: "Rows of old sums folded into coarser ones, by table.",
-		}, []string{"table"}),
-		expired: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_expired_total",
-			Help: "Rows deleted because they were past the retention of their account, by kind. Chunks that are dropped whole are not counted.",
-		}, []string{"kind"}),
-		taskErrors: f.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_processor_task_errors_total",
-			Help: "Runs of a periodic task that failed, by task.",
-		}, []string{"task"}),
-		foldedSessions: f.NewCounter(prometheus.CounterOpts{
-			Name: "outlay_processor_session_parts_folded_total",
-			Help: "Parts of sessions, one for each session of a batch, that were moved into the list of sessions.",
-		}),
-		refreshed: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_rollups_refreshed_timestamp_seconds",
-			Help: "When the last complete refresh of the hourly and daily sums began, in Unix time. Late events that were stored before show in them.",
-		}),
-		difference: f.NewGauge(prometheus.GaugeOpts{
-			Name: "outlay_processor_intake_difference_records",
-			Help: "Records taken from Kafka that were neither stored nor recognised as duplicates nor put aside. Always 0, or something is wrong.",
-		}),
+		deleted: f.Counters("outlay_processor_deleted_rows_total",
+			"Rows deleted because nobody needs them any more, by table.", "table"),
+		folded: f.Counters("outlay_processor_folded_rows_total",
+			"Rows of old sums folded into coarser ones, by table.", "table"),
+		expired: f.Counters("outlay_processor_expired_total",
+			"Rows deleted because they were past the retention of their account, by kind. Chunks that are dropped whole are not counted.", "kind"),
+		taskErrors: f.Counters("outlay_processor_task_errors_total", "Runs of a periodic task that failed, by task.", "task"),
+		foldedSessions: f.Counter("outlay_processor_session_parts_folded_total",
+			"Parts of sessions, one for each session of a batch, that were moved into the list of sessions."),
+		refreshed: f.Gauge("outlay_processor_rollups_refreshed_timestamp_seconds",
+			"When the last complete refresh of the hourly and daily sums began, in Unix time. Late events that were stored before show in them."),
+		difference: f.Gauge("outlay_processor_intake_difference_records",
+			"Records taken from Kafka that were neither stored nor recognised as duplicates nor put aside. Always 0, or something is wrong."),
 	}
 	for _, r := range rules {
 		m.deleted.WithLabelValues(r.table)
