@@ -72,6 +72,7 @@ func noteAct(ctx context.Context, tx pgx.Tx, id schema.ID, action, target string
 	if err != nil {
 		return err
 	}
+	// PostgreSQL keeps microseconds, and the id begins with the same time.
 	now := time.Now().UTC().Truncate(time.Microsecond)
 	act := usage.Act{AuditID: schema.NewID(now), At: usage.Time{Time: now}, Action: action, Target: target, Detail: text}
 	return act.Note(ctx, tx, id)
@@ -79,6 +80,7 @@ func noteAct(ctx context.Context, tx pgx.Tx, id schema.ID, action, target string
 
 // table prints rows under a header.
 func table(header string, n int, row func(i int) string) error {
+	// Columns are two spaces apart, so the output can be cut by scripts.
 	w := tabwriter.NewWriter(os.Stdout, 0, 0, 2, ' ', 0)
 	fmt.Fprintln(w, header)
 	for i := range n {

@@ -49,6 +49,7 @@ func (r *checkReport) alerting(ctx context.Context, conn *pgx.Conn) {
 		r.note("alert rules", "", err)
 		return
 	}
+	// Without rules a leader is still needed: thresholds of caps have none.
 	age := "no rule is enabled"
 	switch {
 	case !found.Led:

@@ -45,6 +45,7 @@ func newLogger(w io.Writer, level, format string) *slog.Logger {
 
 // readSecret returns the content of a file without the line break at its end.
 func readSecret(path string) (string, error) {
+	// Secrets in files come from container platforms, which may add a line break.
 	text, err := os.ReadFile(path)
 	if err != nil {
 		return "", fmt.Errorf("read secret: %w", err)
@@ -117,6 +118,7 @@ func refused(err error) bool {
 
 // databaseError explains in one line why there is no connection.
 func databaseError(cfg *pgx.ConnConfig, err error) error {
+	// Of several hosts in the address the first is named.
 	at := net.JoinHostPort(cfg.Host, strconv.Itoa(int(cfg.Port)))
 	var answer *pgconn.PgError
 	switch {
@@ -158,6 +160,7 @@ func (f databaseFlags) pool(ctx context.Context, s poolSettings) (*pgxpool.Pool,
 	if err != nil {
 		return nil, errBadDatabaseURL
 	}
+	// Timeouts are set by the session, so that a role's or the server's own do not apply.
 	params := cfg.ConnConfig.RuntimeParams
 	params["application_name"] = "outlay-" + s.name
 	params["timezone"] = "UTC"
@@ -218,6 +221,7 @@ func kafkaError(brokers []string, err error) error {
 
 // options are the franz-go options that every client of ours has.
 func (f kafkaFlags) options() ([]kgo.Opt, error) {
+	// Each client adds its own: the group of the consumer, the limits of the producer.
 	opts := []kgo.Opt{
 		kgo.SeedBrokers(f.Brokers...),
 		kgo.ClientID("outlay"),

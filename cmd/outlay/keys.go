@@ -53,6 +53,7 @@ func (c *keyCreateCommand) Run(ctx context.Context) error {
 func (f accountFlags) printKey(
 	ctx context.Context, action, target string, detail map[string]any, makeKey func(accountChange) (account.Key, string, error),
 ) error {
+	// Both are set inside the transaction and used after it.
 	var key account.Key
 	var secret string
 	err := f.change(ctx, action, detail, func(a accountChange) (_ string, err error) {
@@ -67,6 +68,7 @@ func (f accountFlags) printKey(
 
 // grant returns what the key may do.
 func (c *keyCreateCommand) grant() (account.Grant, error) {
+	// The same rules hold for keys that the API makes.
 	g := account.Grant{Agents: c.Agents}
 	for _, scope := range c.Scope {
 		g.Scopes = append(g.Scopes, account.Scope(scope))
@@ -81,6 +83,7 @@ func (c *keyCreateCommand) grant() (account.Grant, error) {
 
 // grantText shows scopes and agents in a table.
 func grantText(k *account.Key) (scopes, agents string) {
+	// A key without patterns may track every agent.
 	names := make([]string, len(k.Scopes))
 	for i, s := range k.Scopes {
 		names[i] = string(s)

@@ -64,6 +64,7 @@ func (c *loadCommand) config() (load.Config, error) {
 
 // printReport prints a line for each kind of figure. Latencies count from when a request was due.
 func printReport(r *load.Report) {
+	// Tenths of a millisecond are more than such a measurement is worth.
 	ms := func(q float64) float64 { return float64(r.Latencies.Quantile(q).Microseconds()) / 1000 }
 	fmt.Printf("acknowledged   %d events, %s USD, in %.1f s: %.0f events a second\n",
 		r.Acknowledged, r.Cost, r.Elapsed.Seconds(), float64(r.Acknowledged)/r.Elapsed.Seconds())

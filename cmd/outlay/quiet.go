@@ -56,6 +56,7 @@ func (h quietHandler) WithGroup(name string) slog.Handler {
 // pgx returns a plain io.ErrUnexpectedEOF when a server is gone without a word, which a
 // file or a response that is cut short is as well: that stays loud.
 func databaseLost(err error) bool {
+	// Class 57P is the operator's doing, class 08 the network's.
 	var answer *pgconn.PgError
 	if errors.As(err, &answer) {
 		switch answer.Code {

@@ -33,6 +33,7 @@ func releaseProgram() error {
 	if err != nil {
 		return fmt.Errorf("find the program's file: %w", err)
 	}
+	// A line has: range, mode, offset, device, inode, and the file.
 	maps, err := os.ReadFile("/proc/self/maps")
 	if err != nil {
 		return fmt.Errorf("list the memory: %w", err)

@@ -54,6 +54,7 @@ func (p *process) run(ctx context.Context) error {
 	defer stopOps()
 	defer stopWork()
 
+	// The operations listener answers during the whole stop, so that probes see what is going on.
 	var ops errgroup.Group
 	ops.Go(func() error {
 		return httpserver.Serve(opsCtx, p.ops, opsHandler(p.registry, p.checks()...), httpserver.Config{WriteTimeout: opsWriteTimeout})
@@ -112,6 +113,7 @@ func (p *process) serve(ctx, workFailed context.Context) error {
 func (p *process) flush(ctx context.Context) error {
 	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushTimeout)
 	defer cancel()
+	// A tier that cannot flush does not keep the others from it.
 	var failed error
 	for _, t := range p.tiers {
 		if t.flush != nil {

@@ -32,6 +32,7 @@ func listenAddress(address string) string {
 // bind takes an address, so that a port that is taken is an error before
 // anything else has started. flag names the flag to mend.
 func bind(ctx context.Context, flag, address string) (net.Listener, error) {
+	// Each error names what to do, because a taken port is the first thing that goes wrong.
 	var lc net.ListenConfig
 	l, err := lc.Listen(ctx, "tcp", listenAddress(address))
 	var wrong *net.AddrError
@@ -66,6 +67,7 @@ func newRegistry() *prometheus.Registry {
 
 // registerConnections adds the metrics of the public listener's connections.
 func registerConnections(r prometheus.Registerer, c *httpserver.Connections) {
+	// The counts are kept by the listener; metrics only read them.
 	f := promauto.With(r)
 	f.NewGaugeFunc(prometheus.GaugeOpts{
 		Name: "outlay_http_connections",

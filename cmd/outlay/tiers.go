@@ -117,6 +117,7 @@ func newBooks(cfg pricing.Config, pool *pgxpool.Pool, r prometheus.Registerer, l
 	if err := cfg.Validate(); err != nil {
 		return nil, err
 	}
+	// The books do nothing before they are run or asked.
 	return pricing.New(cfg, pricing.Deps{Pool: pool, Metrics: r, Log: log, Now: time.Now}), nil
 }
 

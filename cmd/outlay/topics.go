@@ -46,6 +46,7 @@ func (f topicFlags) ensure(ctx context.Context, client *kgo.Client, names topicN
 	if err != nil {
 		return fmt.Errorf("list the brokers: %w", err)
 	}
+	// Three copies survive a broker that dies while another restarts, and more only cost.
 	replication := f.Replication
 	if replication < 0 {
 		replication = int16(min(fullReplication, len(brokers)))
@@ -99,6 +100,7 @@ func topicRisks(ctx context.Context, admin *kadm.Client, retention time.Duration
 	if err != nil {
 		return nil, fmt.Errorf("list the brokers: %w", err)
 	}
+	// Copies are compared with the brokers that there are: a cluster of one can have one copy only.
 	details, err := admin.ListTopics(ctx, names...)
 	if err == nil {
 		err = details.Error()

@@ -150,6 +150,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, 
 	if err := ensureKeyFile(keyFile); err != nil {
 		return err
 	}
+	// Losing this file loses the signing secrets of all channels, so it lies beside the data that needs it.
 	secrets, err := ensureSecrets(filepath.Join(c.DataDir, "secrets.key"))
 	if err != nil {
 		return err
@@ -182,6 +183,7 @@ func (c *upCommand) assemble(ctx context.Context, p *process, pools *tierPools, 
 
 // reachable is the host and port by which this machine reaches a listener.
 func reachable(address net.Addr) string {
+	// 0.0.0.0 and :: are no addresses to connect to.
 	host, port, err := net.SplitHostPort(address.String())
 	if ip := net.ParseIP(host); err == nil && ip != nil && ip.IsUnspecified() {
 		return net.JoinHostPort("localhost", port)

@@ -81,6 +81,7 @@ type userFlags struct {
 
 // find returns the user.
 func (f userFlags) find(ctx context.Context, a accountChange) (account.User, error) {
+	// An account has few users, so all are read and compared here, by id or by address.
 	users, err := a.Users(ctx, a.id, account.Page{})
 	if err != nil {
 		return account.User{}, err
@@ -131,6 +132,7 @@ func (c *userPasswordCommand) Run(ctx context.Context) error {
 	if message := account.PasswordFault(c.Password); message != "" {
 		return errors.New("--password " + message)
 	}
+	// The address is printed because the user may have been named by id.
 	var email string
 	err := c.changeUser(ctx, map[string]any{"password": "changed"}, func(a accountChange, u *account.User) error {
 		if u.Outside() {

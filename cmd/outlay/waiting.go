@@ -42,6 +42,7 @@ func (t *tier) databasesReady(ctx context.Context) error {
 
 // allInUse reports whether a pool had no free connection because work has all of them.
 func allInUse(pool *pgxpool.Pool, err error) bool {
+	// A deadline with free connections means that a new one could not be made.
 	s := pool.Stat()
 	return errors.Is(err, context.DeadlineExceeded) && s.AcquiredConns() >= s.MaxConns()
 }

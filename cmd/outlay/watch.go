@@ -23,6 +23,7 @@ const (
 // another one, and when it has ended for good: what comes and goes is one wait. The tiers
 // leave it to this line.
 func (p *process) watchReadiness(ctx context.Context) error {
+	// The first look comes after an interval, in which most starts are over.
 	tick := time.NewTicker(watchInterval)
 	defer tick.Stop()
 	// since is when the wait began, logged when it was last logged, recovered when readiness came back; zero: none.

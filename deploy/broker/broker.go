@@ -57,6 +57,7 @@ const oneRequestVersion = 3
 // other and syncs each, so five small ones take five times as long as one with the same
 // events: a producer sends what waits when the request before is answered.
 func ClientOption() kgo.Opt {
+	// Only the produce request is held back; all others have the versions of the library.
 	versions := kversion.Stable()
 	versions.SetMaxKeyVersion(int16(kmsg.Produce), oneRequestVersion)
 	return kgo.MaxVersions(versions)

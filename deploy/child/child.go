@@ -28,6 +28,7 @@ func Start(cmd *exec.Cmd, farewell syscall.Signal) (*Process, error) {
 	}
 	tie(cmd.SysProcAttr, farewell)
 	p := &Process{cmd: cmd, done: make(chan struct{})}
+	// The goroutine is waited for through done, by whoever needs the end of the child.
 	started := make(chan error, 1)
 	go p.run(started)
 	if err := <-started; err != nil {

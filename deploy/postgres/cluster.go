@@ -95,6 +95,7 @@ func makeDir(dir string) (string, error) {
 
 // selectPrograms picks the programs: those that made the data when there is data, the best otherwise.
 func (c *cluster) selectPrograms(ctx context.Context, cfg Config, log *slog.Logger) error {
+	// Data decides before the configuration: it cannot be opened by another major version or edition.
 	want := cfg.Edition
 	if want != Best && rank(want) < 0 {
 		return fmt.Errorf("there is no edition %q", want)
@@ -194,6 +195,7 @@ func (c *cluster) initdb(ctx context.Context, durable bool) error {
 	if !durable {
 		args = append(args, "--no-sync")
 	}
+	// initdb refuses root, so it runs as the owner like the server.
 	cmd, err := c.command("initdb", args...)
 	if err != nil {
 		return err

@@ -85,6 +85,7 @@ func unpack(ctx context.Context, work string) error {
 	if err := os.WriteFile(filepath.Join(data, "PG_VERSION"), []byte(strconv.Itoa(fetchedMajor())+"\n"), 0o600); err != nil {
 		return err
 	}
+	// The library wants a port that is free, and never listens on it here.
 	port, err := choosePort(ctx, 0)
 	if err != nil {
 		return err

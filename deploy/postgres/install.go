@@ -93,6 +93,7 @@ func choose(found []Installation, want migrations.Edition, major int) (Installat
 			return in, want, nil
 		}
 	}
+	// The error names what to install.
 	what := fmt.Sprintf("PostgreSQL %d or later", oldest)
 	if major != 0 {
 		what = fmt.Sprintf("PostgreSQL %d, which the data was made with,", major)
@@ -154,6 +155,7 @@ func timescale(ctx context.Context, bin string) migrations.Edition {
 	if _, err := os.Stat(filepath.Join(share, "extension", "timescaledb.control")); err != nil {
 		return migrations.Plain
 	}
+	// Debian keeps libraries and extensions in other directories than the programs.
 	lib := configured(ctx, bin, "--pkglibdir", "../lib/postgresql")
 	if tsl, _ := filepath.Glob(filepath.Join(lib, "timescaledb-tsl-*")); len(tsl) > 0 {
 		return migrations.Community

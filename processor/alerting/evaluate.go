@@ -64,6 +64,7 @@ func evaluateAnomaly(r *alert.Rule, read measurement, past hours, from, to time.
 		v.summary = "no events in " + formatWindow(r.Window)
 		return v
 	}
+	// Sensitivity is how many spreads from the median are too many: a smaller one fires sooner.
 	limit := *r.Sensitivity * u.spread
 	if firing {
 		limit *= firingShare
@@ -84,6 +85,7 @@ func evaluateAnomaly(r *alert.Rule, read measurement, past hours, from, to time.
 
 // worst returns the evaluation that is shown for the rule as a whole: one whose condition holds, then the one furthest from zero.
 func worst(evaluations []evaluation) *evaluation {
+	// A value that is not known cannot be shown.
 	var found *evaluation
 	for i := range evaluations {
 		v := &evaluations[i]

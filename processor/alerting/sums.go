@@ -87,6 +87,7 @@ func (w *Evaluator) past(ctx context.Context, r *alert.Rule, from, to time.Time)
 		starts = append(starts, from.Add(by-time.Hour).Truncate(time.Hour))
 		ends = append(ends, to.Add(by+2*time.Hour).Truncate(time.Hour))
 	}
+	// Percentiles cost more to read, and no other metric needs them.
 	question := selectPastSums
 	if r.Metric == alert.LatencyP95 {
 		question = selectPastLatencies
@@ -144,6 +145,7 @@ func (s *sum) matches(r *alert.Rule) bool {
 // measure returns what a rule sees of sums: one for all, or for an anomaly one for each
 // agent, those included that are known from the past only.
 func measure(r *alert.Rule, sums []sum, past map[string]hours) []measurement {
+	// Agents that were there in the past and did nothing now have a sum of 0, which may be too low.
 	total := map[string]*tally{}
 	for agent := range past {
 		total[agent] = &tally{}

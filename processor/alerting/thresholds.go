@@ -134,6 +134,7 @@ func (c *capsCheck) note(ctx context.Context, p *crossing) error {
 	if err != nil {
 		return err
 	}
+	// A threshold below 1 is a moment; a cap that is reached lasts until its period ends or it is changed.
 	ended := &reached
 	if p.share >= 1 {
 		if ended = nil; !p.window.End.After(c.now) {
@@ -185,6 +186,7 @@ const inTime = "2006-01-02 15:04 UTC"
 
 // message returns what the account's channels are sent. reached is when the threshold was crossed.
 func (p *crossing) message(id schema.ID, reached, now time.Time) *alert.Message {
+	// The name of an agent is a client's: channels that have markup escape it.
 	whose := "The account"
 	if p.Agent != "" {
 		whose = p.Agent

@@ -118,6 +118,7 @@ const (
 // erase erases the target in tx. A session is renamed as a whole only when nobody else takes part in it; else it keeps its name, and
 // what belongs to the user alone is removed.
 func (x *target) erase(ctx context.Context, tx pgx.Tx, t *try) (events int64, err error) {
+	// The range of the session's events, which bounds the chunks that are looked at.
 	var from, to string
 	var whole bool
 	if err := tx.QueryRow(ctx, selectTarget, t.AccountID, x.session, x.user).Scan(&from, &to, &whole); err != nil {

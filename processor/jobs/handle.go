@@ -89,6 +89,7 @@ func Handle[T job.Args](r *Runner, o Options, f func(context.Context, *Task[T]) 
 		}
 		return f(ctx, t)
 	}
+	// Kind is a constant of the type, so the zero value has it.
 	var none T
 	r.kinds[none.Kind()] = k
 	r.metrics.add(none.Kind())

@@ -56,6 +56,7 @@ func (r *running) count(kind string) (n int) {
 func (r *running) jobs() []schema.ID {
 	r.mu.Lock()
 	defer r.mu.Unlock()
+	// Empty and not nil: a null array would match no job in the query.
 	ids := make([]schema.ID, 0, len(r.tries))
 	for key := range r.tries {
 		ids = append(ids, key.job)

@@ -23,6 +23,7 @@ func DefaultConfig() Config { return Config{SMTPPort: 587, SMTPTLS: "starttls"} 
 
 // Validate returns an error that names the flag to mend.
 func (c Config) Validate() error {
+	// The other settings have no effect then.
 	if c.SMTPHost == "" {
 		return nil
 	}

@@ -18,6 +18,7 @@ func sendMail(ctx context.Context, sender *mail.Sender, d *delivery) result {
 	err := sender.Send(ctx, &mail.Letter{
 		ID: d.ID.Text(alert.DeliveryPrefix), To: d.Address, Subject: "[Outlay] " + d.Title, Text: d.Title + "\n\n" + d.Summary + "\n",
 	})
+	// The number of the server's reply is kept, its text is not: it may quote the address or the letter.
 	var answered *gomail.SendError
 	var timeout net.Error
 	switch {

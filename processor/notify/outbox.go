@@ -93,6 +93,7 @@ const lockDelivery = `SELECT FROM deliveries WHERE delivery_id = $1 FOR UPDATE`
 
 // note writes down how a try went and what follows from it.
 func (o *outbox) note(ctx context.Context, d *delivery, r result, began time.Time) error {
+	// The next wait is counted from the end of this try, which may have taken tryTimeout.
 	now := o.now()
 	return pgx.BeginFunc(ctx, o.pool, func(tx pgx.Tx) error {
 		if err := pgdb.Exec(ctx, tx, "lock a delivery", lockDelivery, d.ID); err != nil {

@@ -15,6 +15,7 @@ const leftToRightMark = "\u200e"
 // directions was taken out before. The library returns runs in the order of reading and without their levels, so the one case where
 // runs change places is found here: a number beside a run that is read from the right belongs to it.
 func visual(text string) string {
+	// An error of the library leaves the text in its order of reading, which is legible.
 	var p bidi.Paragraph
 	if _, err := p.SetString(leftToRightMark + text); err != nil {
 		return text

@@ -27,6 +27,7 @@ func (rd *reader) caps(ctx context.Context, s *Statement) ([]Cap, error) {
 			return nil, err
 		}
 	}
+	// An agent that did nothing has no line, and its cap is shown with zeros.
 	lines := map[string]*Line{"": account}
 	for i := range s.ByAgent {
 		lines[s.ByAgent[i].Agent] = &s.ByAgent[i]

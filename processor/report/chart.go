@@ -42,6 +42,7 @@ func (c *canvas) chart(days []Day, loc *time.Location) {
 
 // dates writes as many dates below the bars as there is room for.
 func (c *canvas) dates(days []Day, step, y0 float64, loc *time.Location) {
+	// room is the width of "31 Dec" with a gap. Of six days a date would be rare: a week is easier to read.
 	const room = 13.0
 	every := 1
 	for step*float64(every) < room {

@@ -17,6 +17,7 @@ var csvHeader = []string{
 
 // WriteCSV writes a statement as CSV, with all lines and all decimals.
 func WriteCSV(s *Statement) []byte {
+	// Sections follow each other in one table, as spreadsheets and scripts read one header only.
 	w := &sheet{}
 	w.line(csvHeader...)
 	w.line("report", "", "", "", "", "", "", "", "", "", "", "", "", "", "", "", s.describe())

@@ -24,6 +24,7 @@ func Draw(s *Statement) (file []byte, err error) {
 			err = fmt.Errorf("draw report %s: panic: %v", s.ReportID, p)
 		}
 	}()
+	// The metadata of the document gets the same care as its text.
 	title, _ := cleaned(s.Title)
 	d := &drawing{canvas: newCanvas(title, "Outlay", s.GeneratedAt), s: s, loc: s.Location()}
 	d.front()
@@ -121,6 +122,7 @@ func stamp(t time.Time, loc *time.Location) string {
 // totals draws the figures that matter most, large, and all of them with their change.
 func (d *drawing) totals() {
 	now, before := &d.s.Totals, &d.s.Previous
+	// Three tiles with two gaps of 4 mm.
 	tile := (width - 8) / 3
 	for i, t := range []struct{ name, figure, below string }{
 		{"Spend", now.Cost.dollars(), against(change(&before.Cost, &now.Cost))},

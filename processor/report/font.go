@@ -18,6 +18,7 @@ const (
 
 // glyphs marks the runes that both weights can show. It is made once, from the fonts in the binary.
 var glyphs = sync.OnceValue(func() *[0x10000]bool {
+	// A rune that one weight lacks would vanish from headings or from rows.
 	var both [0x10000]bool
 	for _, ttf := range [][]byte{dejavusanscondensed.TTF, dejavusanscondensedbold.TTF} {
 		font, err := sfnt.Parse(ttf)

@@ -128,6 +128,7 @@ func firstRun(text string) (run string, drawn bool) {
 
 // strokes draws a text of letters that the font lacks. It is there as text, too, which is not seen but found and copied.
 func (c *canvas) strokes(x, y float64, text string) {
+	// points is the size for the library, size the same in millimetres.
 	points, size := c.pdf.GetFontSize()
 	r, g, b := c.pdf.GetTextColor()
 	c.pdf.SetDrawColor(r, g, b)
@@ -226,6 +227,7 @@ func (c *canvas) paragraph(text string, points float64, col colour) {
 
 // wrap cuts a text into lines at its spaces.
 func (c *canvas) wrap(text string, room float64) []string {
+	// A word that is wider than the line is cut when it is drawn.
 	var lines []string
 	line := ""
 	for _, word := range strings.Fields(text) {

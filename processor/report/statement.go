@@ -110,6 +110,7 @@ func (s *Statement) incomplete(loc *time.Location) string {
 
 // Location is the zone that days are counted in.
 func (s *Statement) Location() *time.Location {
+	// Zones come with the binary, so every replica draws the same days.
 	loc, err := report.LoadLocation(s.Timezone)
 	if err != nil {
 		return time.UTC // It was known when the report was asked for.

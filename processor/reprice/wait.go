@@ -25,6 +25,7 @@ SELECT coalesce(min(complete_until) >= $2 OR max(complete_until) = '-infinity', 
 
 // awaitStored waits until everything that was received before a time is stored, so that it is repriced.
 func (r *Repricer) awaitStored(ctx context.Context, before time.Time) error {
+	// An event that is stored later would keep the old price and be in no difference.
 	stored, err := r.await(ctx, "wait for the events that were received before", storedWithin, selectStored, r.Topic, before)
 	if err == nil && !stored {
 		return jobs.Refuse("Events that were accepted before are not stored yet. Ask again once complete_until in analytics has passed the time of this request.")

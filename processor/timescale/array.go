@@ -74,6 +74,7 @@ func (a *array) optionalBytes(v []byte) {
 // breakdown stores the breakdown of a cost as JSON. One that is empty or cannot be read is stored as null: a batch does not fail
 // for a detail that no sum depends on.
 func (a *array) breakdown(v []byte) {
+	// The length is written when the text is complete.
 	start := len(a.buf)
 	text, err := wire.AppendBreakdownJSON(append(a.buf, 0, 0, 0, 0), v)
 	if len(v) == 0 || err != nil {

@@ -65,6 +65,7 @@ func bucketOf(t time.Time) int64 {
 // newSpans returns where each partition stands before and after the batch.
 func newSpans() *group[Span] {
 	return newGroup("spans", []column[Span]{
+		// A span moves one row of kafka_offsets from first to next.
 		{"partition", typeInt4, func(a *array, s *Span) { a.int4(s.Partition) }},
 		{"first", typeInt8, func(a *array, s *Span) { a.int8(s.First) }},
 		{"next", typeInt8, func(a *array, s *Span) { a.int8(s.Next) }},
@@ -84,6 +85,7 @@ func newDead() *group[Item] {
 	return newGroup("dead", []column[Item]{
 		{"partition", typeInt4, func(a *array, i *Item) { a.int4(i.Partition) }},
 		{`"offset"`, typeInt8, func(a *array, i *Item) { a.int8(i.Offset) }},
+		// The record itself stays in Kafka; account and time are null where it could not be read.
 		{"reason", typeText, func(a *array, i *Item) { a.text(string(i.Dead.Reason)) }},
 		{"sqlstate", typeText, func(a *array, i *Item) { a.optionalText(i.Dead.SQLState) }},
 		{"account_id", typeUUID, func(a *array, i *Item) { a.optionalID(i.Event.AccountID) }},

@@ -9,6 +9,7 @@ const separator = "\x1f"
 // newEvents returns the columns of table events.
 func newEvents() *group[Item] {
 	return newGroup("events", []column[Item]{
+		// ts is the time of the call, by which events are partitioned; received_at is that of its arrival.
 		{"ts", typeTimestamptz, func(a *array, i *Item) { a.time(i.Event.Time) }},
 		{"account_id", typeUUID, func(a *array, i *Item) { a.id(i.Event.AccountID) }},
 		{"event_id", typeUUID, func(a *array, i *Item) { a.id(i.Event.ID) }},
@@ -30,6 +31,7 @@ func newEvents() *group[Item] {
 		{"cache_write_1h_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.CacheWrite1hTokens) }},
 		{"reasoning_tokens", typeInt8, func(a *array, i *Item) { a.int8(i.Event.ReasoningTokens) }},
 		{"latency_ms", typeInt8, func(a *array, i *Item) { a.latency(i.Event.LatencyMS) }},
+		// Money is a whole number of nano-dollars from here to the response of the query tier.
 		{"cost_nano_usd", typeInt8, func(a *array, i *Item) { a.int8(int64(i.Event.Cost)) }},
 		{"cost_source", typeText, func(a *array, i *Item) { a.text(string(i.Event.Source)) }},
 		{"price_id", typeText, func(a *array, i *Item) { a.optionalText(i.Event.PriceID) }},
@@ -37,6 +39,7 @@ func newEvents() *group[Item] {
 		{"tags", typeTexts, func(a *array, i *Item) { a.optionalText(strings.Join(i.Event.Tags, separator)) }},
 		{"metadata", typeJSON, func(a *array, i *Item) { a.optionalBytes(i.Event.Metadata) }},
 		{"idempotency_key", typeText, func(a *array, i *Item) { a.optionalText(i.Event.IdempotencyKey) }},
+		// Partition and offset order the events of a session that have one time, and distinguish events with one id.
 		{"kafka_partition", typeInt4, func(a *array, i *Item) { a.int4(i.Partition) }},
 		{"kafka_offset", typeInt8, func(a *array, i *Item) { a.int8(i.Offset) }},
 	})

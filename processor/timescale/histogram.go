@@ -30,6 +30,7 @@ func latencySlot(ms int64) int {
 // histogram adds a histogram as the database keeps it: one number in which each slot is twelve decimal digits, so that histograms
 // add up as numbers do. A slot is three digits to the base of 10 000; the first of all may be 0, which PostgreSQL accepts.
 func (a *array) histogram(slots *[latencySlots]uint32) {
+	// Slots above the highest that has a latency are left out, so most histograms are short.
 	var digits [3 * latencySlots]uint16
 	n := 0
 	for i := latencySlots - 1; i >= 0; i-- {

@@ -69,6 +69,7 @@ func newIntake() *group[intakeRow] {
 	return newGroup("intake", []column[intakeRow]{
 		{"account_id", typeUUID, func(a *array, r *intakeRow) { a.id(r.key.account) }},
 		{"hour", typeTimestamptz, func(a *array, r *intakeRow) { a.seconds(r.key.hour) }},
+		// accepted is the sum of the other counts and of the rows that the database inserts, or the batch is refused.
 		{"accepted", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.accepted) }},
 		{"duplicates", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.duplicates) }},
 		{"dead_letters", typeInt8, func(a *array, r *intakeRow) { a.int8(r.sum.dead) }},

@@ -50,6 +50,7 @@ func newSpend() *group[spendRow] {
 // newLeases returns what is charged to budget_leases.
 func newLeases() *group[leaseRow] {
 	return newGroup("leases", []column[leaseRow]{
+		// What is used and not stored, as of duplicates, is free for the cap again.
 		{"lease_id", typeUUID, func(a *array, r *leaseRow) { a.id(r.key) }},
 		{"used", typeNumeric, func(a *array, r *leaseRow) { a.numeric(r.sum.used) }},
 		{"stored", typeNumeric, func(a *array, r *leaseRow) { a.numeric(r.sum.stored) }},

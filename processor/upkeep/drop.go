@@ -37,6 +37,7 @@ func DropExpired(ctx context.Context, conn *pgx.Conn, now time.Time) (dropped in
 	if !expire {
 		return 0, nil
 	}
+	// Chunks are dropped in one statement; rows in as many as it takes.
 	statement, args := dropChunks, []any{before}
 	if edition == migrations.Plain {
 		statement, args = deleteEvents, append(args, eventsAtOnce)

@@ -28,6 +28,7 @@ type rollup struct {
 // rollups returns the continuous aggregates, each after the one that it is made of.
 func rollups() []rollup {
 	return []rollup{
+		// usage_15m is a table, which batches keep up themselves.
 		{view: "usage_hourly", width: time.Hour, overBatches: true},
 		{view: "usage_daily", width: day},
 		{view: "usage_daily_agents", width: day},

@@ -64,10 +64,12 @@ type task struct {
 // has minutes or hours.
 func (u *Upkeep) tasks(kafka *kgo.Client) []task {
 	return []task{
+		// The first two are what readers of late events, and caps of dead replicas, wait for.
 		{"refresh_rollups", 2 * time.Second, u.refreshRollups},
 		{"leases", 2 * time.Second, func(ctx context.Context, conn *pgx.Conn) error { return u.releaseLeases(ctx, conn, kafka) }},
 		{"fold_sessions", time.Second / 2, u.foldSessions},
 		{"check_intake", 15 * time.Second, u.checkIntake},
+		// From here on nobody waits: these keep tables small.
 		{"delete_old", time.Minute, u.Delete},
 		{"fold_arrivals", time.Minute, u.FoldArrivals},
 		{"fold_days", time.Hour, u.FoldDays},

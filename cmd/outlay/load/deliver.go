@@ -75,6 +75,7 @@ func (s *sender) attempt(ctx context.Context, events []int, r *Report) (unclear 
 // post sends one request. results is nil when there is no result for each event;
 // status is 0 when there is none at all.
 func (s *sender) post(ctx context.Context, events []int) (results []eventResult, status int, wait time.Duration) {
+	// A batch of one is sent as a single event: that is what most clients do.
 	path, body := "/v1/track", s.events.body(events[0])
 	if s.cfg.Batch > 1 {
 		path, body = "/v1/track/batch", s.events.batch(events)
@@ -112,6 +113,7 @@ func parseResults(text []byte, batch bool, n int) []eventResult {
 		a.Status = http.StatusOK
 		return []eventResult{a}
 	}
+	// Results are in the order of the events, so one that lacks some cannot be matched.
 	var b batchResponse
 	if json.Unmarshal(text, &b) != nil || len(b.Results) != n {
 		return nil

@@ -97,6 +97,7 @@ func Run(ctx context.Context, cfg Config) (*Report, error) {
 	if err := s.send(ctx); err != nil {
 		return nil, err
 	}
+	// A run that fails half-way has a report of what was found until then.
 	report := &s.result
 	if err := reader.waitStored(ctx, s.run, report); err != nil {
 		return report, err
@@ -141,6 +142,7 @@ func newSender(cfg Config) *sender {
 // send starts the workers and returns when every event has its response.
 func (s *sender) send(ctx context.Context) error {
 	s.start = time.Now()
+	// The line of progress ends before the report is printed.
 	stopProgress := s.showProgress(ctx)
 	defer stopProgress()
 	var wg sync.WaitGroup
@@ -182,6 +184,7 @@ func (s *sender) pace(ctx context.Context, first int) time.Time {
 	if s.cfg.Rate <= 0 {
 		return time.Now()
 	}
+	// Counted from the start, so that a pause is caught up with.
 	due := s.start.Add(time.Duration(float64(first) / s.cfg.Rate * float64(time.Second)))
 	if wait := time.Until(due); wait > 0 {
 		_ = backoff.Sleep(ctx, wait)
