@@ -10,7 +10,6 @@ import (
 	"time"
 
 	"github.com/getkin/kin-openapi/openapi3"
-	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
 	"github.com/outlayhq/outlay/query"
@@ -227,7 +226,7 @@ func (w *world) checkComplete(table []endpoint) {
 		rows[e.method+" "+placeholder.ReplaceAllString(e.path, ":")] = true
 	}
 	parameter := regexp.MustCompile(`:[a-z]+`)
-	for _, route := range w.server.Handler().(interface{ Routes() gin.RoutesInfo }).Routes() {
+	for _, route := range w.server.Routes() {
 		if route.Method == http.MethodHead {
 			continue // answers asks with it wherever GET is.
 		}

@@ -18,7 +18,6 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/jackc/pgx/v5"
 	"github.com/jackc/pgx/v5/pgxpool"
-	"github.com/klauspost/compress/gzip"
 
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/query/docs"
@@ -76,8 +75,8 @@ type Server struct {
 	now     func() time.Time
 	log     *slog.Logger
 	metrics *metrics
-	gzips   sync.Pool
 	engine  *gin.Engine
+	handler http.Handler // engine, with compression around it
 	// methods are those of each path. Of an address without parameters the router would also name those of an address with
 	// one in its place.
 	methods map[string][]string
@@ -131,7 +130,6 @@ func New(config Config) (*Server, error) {
 		log:             config.Log,
 		metrics:         newMetrics(config.Metrics),
 		methods:         map[string][]string{},
-		gzips:           sync.Pool{New: func() any { return gzip.NewWriter(nil) }},
 	}
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar(config.Pool))
 	s.standing = auth.NewStanding(s.usage, config.Now)
@@ -150,6 +148,9 @@ func New(config Config) (*Server, error) {
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
 		return nil, err
 	}
+	if s.handler, err = compress(s.engine); err != nil {
+		return nil, err
+	}
 	return s, nil
 }
 
@@ -161,7 +162,7 @@ const (
 )
 
 // Handler answers the requests. It is safe for concurrent use.
-func (s *Server) Handler() http.Handler { return s.engine }
+func (s *Server) Handler() http.Handler { return s.handler }
 
 // Run does what is to be done besides answering requests, until ctx ends: it keeps the
 // keys of the identity providers fresh, notices changed users and plans, and writes failed sign-ins to the audit log.
@@ -202,7 +203,7 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	if err := e.SetTrustedProxies(trustedProxies); err != nil {
 		return nil, fmt.Errorf("query: --trusted-proxies: %w", err)
 	}
-	e.Use(identify, secure, s.measure, s.compress, s.rescue)
+	e.Use(identify, secure, s.measure, s.rescue)
 	e.NoRoute(s.adapt(notFound))
 	e.NoMethod(s.adapt(s.methodNotAllowed))
 	s.routes(e)

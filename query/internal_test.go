@@ -3,6 +3,8 @@ package query
 import (
 	"net/http"
 
+	"github.com/gin-gonic/gin"
+
 	"github.com/outlayhq/outlay/schema/account"
 )
 
@@ -14,3 +16,6 @@ const EmptyPath = "/benchmark/empty"
 func (s *Server) AddEmpty() {
 	s.engine.Handle(http.MethodGet, EmptyPath, s.adapt(s.allow(account.Viewer, func(c *call) error { return c.reply(struct{}{}) })))
 }
+
+// Routes returns what the router answers.
+func (s *Server) Routes() gin.RoutesInfo { return s.engine.Routes() }
