@@ -28,7 +28,7 @@ type limitsReply struct {
 }
 
 // ownAccount answers the caller's account.
-func (s *Server) ownAccount(c *call) error {
+func (s *Server) ownAccount(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -39,7 +39,7 @@ func (s *Server) ownAccount(c *call) error {
 	return s.replyAccount(c, &a)
 }
 
-func (s *Server) replyAccount(c *call, a *account.Account) error {
+func (s *Server) replyAccount(c *request, a *account.Account) error {
 	retention, err := s.usage.Retention(c.ctx(), a.ID)
 	if err != nil {
 		return storeError(err, "retention")
@@ -80,7 +80,7 @@ func (r *changeAccountRequest) err() error {
 }
 
 // changeAccount changes name and sharing of the owner's account.
-func (s *Server) changeAccount(c *call) error {
+func (s *Server) changeAccount(c *request) error {
 	var request changeAccountRequest
 	if err := c.body(&request); err != nil {
 		return err

@@ -84,7 +84,7 @@ func wholeNumber(text string) bool {
 const agentDays = 30
 
 // listAgents answers a page of agents with what they did.
-func (s *Server) listAgents(c *call) error {
+func (s *Server) listAgents(c *request) error {
 	p := c.params("from", "to", "q", "sort", "order", "limit", "cursor")
 	span := usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays)))
 	order := usage.AgentOrder(p.oneOf("sort", string(usage.AgentsByCost), string(usage.AgentsByCost),
@@ -172,7 +172,7 @@ type agentDetailReply struct {
 }
 
 // agent answers what one agent did, by model and by day.
-func (s *Server) agent(c *call) error {
+func (s *Server) agent(c *request) error {
 	p := c.params("from", "to")
 	span := usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays)))
 	if err := p.err(); err != nil {

@@ -10,12 +10,12 @@ import (
 )
 
 // daily answers what was spent by day.
-func (s *Server) daily(c *call) error {
+func (s *Server) daily(c *request) error {
 	return s.analytics(c, usage.Day, func(last time.Time) time.Time { return last.AddDate(0, 0, -(30 - 1)) })
 }
 
 // hourly answers what was spent by hour.
-func (s *Server) hourly(c *call) error {
+func (s *Server) hourly(c *request) error {
 	return s.analytics(c, usage.Hour, func(last time.Time) time.Time { return last.Add(-(48 - 1) * time.Hour) })
 }
 
@@ -46,7 +46,7 @@ func (n groupName) MarshalJSON() ([]byte, error) { return json.Marshal(nonEmpty(
 
 // analytics answers buckets of one unit. A from that is not given is what back
 // makes of the last moment before to.
-func (s *Server) analytics(c *call, unit usage.Unit, back func(last time.Time) time.Time) error {
+func (s *Server) analytics(c *request, unit usage.Unit, back func(last time.Time) time.Time) error {
 	p := c.params("from", "to", "group_by", "agent", "model", "provider", "timezone", "fill", "format")
 	loc := p.zone()
 	from, to := p.span(loc, s.now(), func(to time.Time) time.Time { return back(to.Add(-time.Microsecond).In(loc)) })
@@ -116,7 +116,7 @@ func newBucketReply(q *usage.Question, row *usage.Row) bucketReply {
 
 // replyAnalyticsCSV answers the rows as CSV: the bucket, the groups asked for, the
 // measures. There is no line of totals, which a spreadsheet would add up again.
-func (c *call) replyAnalyticsCSV(q *usage.Question, answer *usage.Answer) error {
+func (c *request) replyAnalyticsCSV(q *usage.Question, answer *usage.Answer) error {
 	header := slices.Concat([]string{"bucket"}, groupHeader(q), []string{
 		"events", "errors", "unpriced_events", "input_tokens", "output_tokens", "cache_read_tokens", "cost_usd",
 		"avg_latency_ms", "p50_latency_ms", "p95_latency_ms", "p99_latency_ms", "max_latency_ms",

@@ -16,12 +16,12 @@ const auditPrefix schema.Prefix = "aud"
 
 // newAct returns the line of the audit log for an act of the caller. detail is
 // shown there, so it holds no secret.
-func (s *Server) newAct(c *call, action, target string, detail any) (*usage.Act, error) {
+func (s *Server) newAct(c *request, action, target string, detail any) (*usage.Act, error) {
 	return s.actOf(c, &c.who.UserID, action, target, detail)
 }
 
 // actOf is newAct for an act of another user, or of nobody who is known for nil.
-func (s *Server) actOf(c *call, userID *schema.ID, action, target string, detail any) (*usage.Act, error) {
+func (s *Server) actOf(c *request, userID *schema.ID, action, target string, detail any) (*usage.Act, error) {
 	text, err := json.Marshal(detail)
 	if err != nil {
 		return nil, err
@@ -35,7 +35,7 @@ func (s *Server) actOf(c *call, userID *schema.ID, action, target string, detail
 
 // administer runs an administrative act together with its line in the audit log. f
 // returns what the act was done to.
-func (s *Server) administer(c *call, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
+func (s *Server) administer(c *request, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
 	act, err := s.newAct(c, action, "", detail)
 	if err != nil {
 		return err
@@ -48,7 +48,7 @@ func (s *Server) administer(c *call, action string, detail any, f func(context.C
 
 // ownAccounts asks for what the caller's account may see of users and keys, with one
 // statement at a time.
-func (s *Server) ownAccounts(c *call) *account.Store {
+func (s *Server) ownAccounts(c *request) *account.Store {
 	return account.NewStore(s.usage.Once(c.who.AccountID), s.now)
 }
 
@@ -91,7 +91,7 @@ func (p *actPosition) parse() (usage.Position, bool) {
 }
 
 // listActs answers a page of the audit log, newest first.
-func (s *Server) listActs(c *call) error {
+func (s *Server) listActs(c *request) error {
 	p := c.params("from", "to", "limit", "cursor")
 	_, end := usage.AllTime()
 	from, to := p.span(time.UTC, end, sinceEver)

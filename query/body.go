@@ -21,7 +21,7 @@ import (
 const maxBodyBytes = 64 << 10
 
 // optionalBody is body for a request that may come without any.
-func (c *call) optionalBody(v any) error {
+func (c *request) optionalBody(v any) error {
 	if c.Request.ContentLength == 0 {
 		return nil
 	}
@@ -31,7 +31,7 @@ func (c *call) optionalBody(v any) error {
 // body reads the request's JSON object into v. Unknown, repeated and differently
 // spelled names are refused, whatever follows the object, and null but for the
 // fields of nullable.
-func (c *call) body(v any, nullable ...string) error {
+func (c *request) body(v any, nullable ...string) error {
 	text, err := c.text()
 	if err != nil {
 		return err
@@ -40,7 +40,7 @@ func (c *call) body(v any, nullable ...string) error {
 }
 
 // text returns the request's body as it is.
-func (c *call) text() ([]byte, error) {
+func (c *request) text() ([]byte, error) {
 	if kind := c.GetHeader("Content-Type"); kind != "" {
 		media, _, err := mime.ParseMediaType(kind)
 		if err != nil || media != "application/json" {

@@ -58,15 +58,15 @@ func newBudgetReply(b *usage.Cap) budgetReply {
 
 // budgetHandler answers a request about the cap of an agent, or of the whole
 // account for the empty name.
-type budgetHandler func(c *call, scope budget.Scope) error
+type budgetHandler func(c *request, scope budget.Scope) error
 
 func ofAccount(h budgetHandler) handler {
-	return func(c *call) error { return h(c, budget.Scope{AccountID: c.who.AccountID}) }
+	return func(c *request) error { return h(c, budget.Scope{AccountID: c.who.AccountID}) }
 }
 
 // ofAgent takes the name as tracking does: without the spaces around it, and in normal form.
 func ofAgent(h budgetHandler) handler {
-	return func(c *call) error {
+	return func(c *request) error {
 		name := schema.NormalName(strings.TrimFunc(c.Param("name"), func(r rune) bool { return unicode.Is(unicode.Zs, r) }))
 		message := schema.NameFault(name, schema.MaxNameLength)
 		switch {
@@ -92,7 +92,7 @@ func budgetError(err error) error {
 }
 
 // budget answers a cap.
-func (s *Server) budget(c *call, scope budget.Scope) error {
+func (s *Server) budget(c *request, scope budget.Scope) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ type budgetPosition struct {
 func (p *budgetPosition) valid() bool { return schema.TextFault(p.Agent, schema.MaxNameLength) == "" }
 
 // listBudgets answers a page of caps by name, the account's own first.
-func (s *Server) listBudgets(c *call) error {
+func (s *Server) listBudgets(c *request) error {
 	p := c.params("limit", "cursor")
 	limit := p.limit()
 	position := readCursor(c, p, (*budgetPosition).valid)
@@ -147,7 +147,7 @@ func pointers[T any](values []T) []*T {
 }
 
 // addBudgets fills in the caps of the agents in an answer.
-func (s *Server) addBudgets(c *call, replies ...*agentReply) error {
+func (s *Server) addBudgets(c *request, replies ...*agentReply) error {
 	if len(replies) == 0 {
 		return nil
 	}

@@ -18,7 +18,7 @@ type csvWriter struct {
 	err  error
 }
 
-func newCSV(c *call, fileName string, header []string) *csvWriter {
+func newCSV(c *request, fileName string, header []string) *csvWriter {
 	c.Header("Content-Type", "text/csv; charset=utf-8; header=present")
 	c.Header("Content-Disposition", `attachment; filename="`+fileName+`"`)
 	c.Status(http.StatusOK)

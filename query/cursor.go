@@ -18,7 +18,7 @@ type cursor[T any] struct {
 
 // question is a hash of the endpoint and all parameters that choose and order the
 // rows.
-func (c *call) question(p *params) uint64 {
+func (c *request) question(p *params) uint64 {
 	values := maps.Clone(p.values)
 	delete(values, "cursor")
 	delete(values, "limit")
@@ -28,7 +28,7 @@ func (c *call) question(p *params) uint64 {
 }
 
 // writeCursor returns the cursor that stands behind position.
-func writeCursor[T any](c *call, p *params, position T) (*string, error) {
+func writeCursor[T any](c *request, p *params, position T) (*string, error) {
 	text, err := json.Marshal(cursor[T]{Question: c.question(p), Position: position})
 	if err != nil {
 		return nil, err
@@ -39,7 +39,7 @@ func writeCursor[T any](c *call, p *params, position T) (*string, error) {
 
 // readCursor returns the position of the parameter cursor, or nil when there is
 // none. valid says whether a position can be one of this endpoint's.
-func readCursor[T any](c *call, p *params, valid func(*T) bool) *T {
+func readCursor[T any](c *request, p *params, valid func(*T) bool) *T {
 	value := p.values.Get("cursor")
 	if value == "" {
 		return nil

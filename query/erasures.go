@@ -16,7 +16,7 @@ import (
 
 // eraseSession has the content of a session erased, and answers the job that does it.
 // The session's link ends at once.
-func (s *Server) eraseSession(c *call) error {
+func (s *Server) eraseSession(c *request) error {
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
@@ -32,7 +32,7 @@ func (s *Server) eraseSession(c *call) error {
 
 // eraseUser has the content erased that events of a user have, and answers the job that
 // does it. Nobody knows without looking at all events whether there are any.
-func (s *Server) eraseUser(c *call) error {
+func (s *Server) eraseUser(c *request) error {
 	id := schema.NormalName(c.Param("user"))
 	if schema.NameFault(id, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "user")
@@ -45,7 +45,7 @@ func (s *Server) eraseUser(c *call) error {
 // askErasure adds the job with its line in the audit log, which holds nothing of what is
 // to be erased.
 func (s *Server) askErasure(
-	c *call, action string, args erasure.Args, also func(ctx context.Context, tx pgx.Tx, jobID schema.ID) (target string, err error),
+	c *request, action string, args erasure.Args, also func(ctx context.Context, tx pgx.Tx, jobID schema.ID) (target string, err error),
 ) error {
 	var asked job.Job
 	err := s.administer(c, action, struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {

@@ -47,7 +47,7 @@ func (p *eventPosition) parse() (usage.Position, bool) {
 }
 
 // listEvents answers a page of events, newest first.
-func (s *Server) listEvents(c *call) error {
+func (s *Server) listEvents(c *request) error {
 	p := c.params(eventFilters("limit", "cursor")...)
 	filter, limit := p.eventFilter(), p.limit()
 	position := usage.Position{Time: filter.To}
@@ -76,7 +76,7 @@ func (s *Server) listEvents(c *call) error {
 }
 
 // event answers one event and how its cost came about.
-func (s *Server) event(c *call) error {
+func (s *Server) event(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}

@@ -24,7 +24,7 @@ func FuzzQuestion(f *testing.F) {
 	f.Add("sort=cost_usd&order=asc&q=%25", `{"f":946684800,"t":946684801,"k":"1","n":"a"}`)
 	f.Add("a=%zz;b&limit=&agent=%00", `null`)
 	f.Fuzz(func(t *testing.T, query, position string) {
-		c := &call{Context: &gin.Context{Request: &http.Request{URL: &url.URL{Path: "/v1/things", RawQuery: query}}}}
+		c := &request{Context: &gin.Context{Request: &http.Request{URL: &url.URL{Path: "/v1/things", RawQuery: query}}}}
 		p := c.params(eventFilters("limit", "cursor", "timezone", "sort", "order")...)
 		filter, limit, zone := p.eventFilter(), p.limit(), p.zone()
 		checkPosition(t, c, position, func(at *eventPosition) bool { _, ok := at.parse(); return ok })
@@ -52,7 +52,7 @@ func FuzzQuestion(f *testing.F) {
 
 // checkPosition holds that a cursor with the position is refused, or is written again
 // as one that reads the same.
-func checkPosition[T any](t *testing.T, c *call, position string, valid func(*T) bool) {
+func checkPosition[T any](t *testing.T, c *request, position string, valid func(*T) bool) {
 	t.Helper()
 	ask := func(cursor string) (*T, error) {
 		p := &params{values: url.Values{"cursor": {cursor}}}

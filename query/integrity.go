@@ -41,7 +41,7 @@ func newIntakeReply(i *usage.Intake) intakeReply {
 
 // integrity answers, hour by hour of arrival, whether what was accepted is what was
 // stored, recognised as a duplicate, put aside or refused.
-func (s *Server) integrity(c *call) error {
+func (s *Server) integrity(c *request) error {
 	p := c.params("from", "to", "verify")
 	from, to := p.span(time.UTC, s.now(), daysBefore(1))
 	verify := p.flag("verify", false)

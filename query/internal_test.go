@@ -14,7 +14,7 @@ const EmptyPath = "/benchmark/empty"
 
 // AddEmpty adds the endpoint. No request may be under way.
 func (s *Server) AddEmpty() {
-	s.engine.Handle(http.MethodGet, EmptyPath, s.adapt(s.allow(account.Viewer, func(c *call) error { return c.reply(struct{}{}) })))
+	s.engine.Handle(http.MethodGet, EmptyPath, s.adapt(s.allow(account.Viewer, func(c *request) error { return c.reply(struct{}{}) })))
 }
 
 // Routes returns what the router answers.

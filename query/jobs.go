@@ -40,10 +40,10 @@ func newJobReply(j *job.Job) jobReply {
 }
 
 // jobs asks for the jobs of the caller's account, with one statement at a time.
-func (s *Server) jobs(c *call) *job.Store { return job.NewStore(s.usage.Once(c.who.AccountID)) }
+func (s *Server) jobs(c *request) *job.Store { return job.NewStore(s.usage.Once(c.who.AccountID)) }
 
 // job answers one job: where it stands and what it found.
-func (s *Server) job(c *call) error {
+func (s *Server) job(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -66,7 +66,7 @@ type jobPosition struct {
 func (p *jobPosition) parse() (schema.ID, error) { return schema.ParseID(job.Prefix, p.ID) }
 
 // listJobs answers a page of the account's jobs, newest first.
-func (s *Server) listJobs(c *call) error {
+func (s *Server) listJobs(c *request) error {
 	p := c.params("kind", "state", "limit", "cursor")
 	limit := p.limit()
 	filter := job.Filter{Kind: p.text("kind"), Limit: limit + 1}

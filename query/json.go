@@ -172,7 +172,7 @@ func appendBucket(b []byte, r *bucketReply) []byte {
 // replyWithList answers an object of the fields of before, the list under key, each item
 // of which takes about itemSize bytes, and the fields of after. Both are structs, before
 // may be nil.
-func replyWithList[T any](c *call, before any, key string, items []T, itemSize int, appendItem func([]byte, *T) []byte, after any) error {
+func replyWithList[T any](c *request, before any, key string, items []T, itemSize int, appendItem func([]byte, *T) []byte, after any) error {
 	head := []byte("{}")
 	if before != nil {
 		var err error

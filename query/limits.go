@@ -75,7 +75,7 @@ const (
 
 // sender is who counts as one: the users of an account, or its API keys. A key in the wrong hands must not keep the owner
 // from ending it.
-func sender(c *call) string {
+func sender(c *request) string {
 	if c.who.UserID.IsZero() {
 		return string(c.who.AccountID[:]) + "keys"
 	}
@@ -83,44 +83,44 @@ func sender(c *call) string {
 }
 
 // countRead counts a request against what the plan of its account allows in this minute.
-func (s *Server) countRead(c *call) error { return s.count(c, sender(c)) }
+func (s *Server) countRead(c *request) error { return s.count(c, sender(c)) }
 
 // countUrgent counts a request that ends a misuse: each user by itself.
-func (s *Server) countUrgent(c *call) error {
+func (s *Server) countUrgent(c *request) error {
 	return s.count(c, string(c.who.AccountID[:])+string(c.who.UserID[:]))
 }
 
-func (s *Server) count(c *call, name string) error {
-	standing := s.reads.take(name, s.limits.of(c.who.Plan))
-	setRateHeaders(c.Writer.Header(), &standing)
-	if standing.wait == 0 {
+func (s *Server) count(c *request, name string) error {
+	state := s.reads.take(name, s.limits.of(c.who.Plan))
+	setRateHeaders(c.Writer.Header(), &state)
+	if state.wait == 0 {
 		return nil
 	}
 	s.metrics.limited.WithLabelValues(limitReads).Inc()
 	return &problem.Problem{
-		Code: problem.RateLimited, RetryAfter: standing.wait,
-		Detail: fmt.Sprintf("The plan of the account allows %d requests a minute besides tracking. Ask again after the seconds in Retry-After.", standing.limit),
+		Code: problem.RateLimited, RetryAfter: state.wait,
+		Detail: fmt.Sprintf("The plan of the account allows %d requests a minute besides tracking. Ask again after the seconds in Retry-After.", state.limit),
 	}
 }
 
 // counted lets h make something only as often as an account may in a minute.
 func (s *Server) counted(h handler) handler {
-	return func(c *call) error {
-		standing := s.creations.take(string(c.who.AccountID[:]), s.limits.Creations)
-		setRateHeaders(c.Writer.Header(), &standing)
-		if standing.wait == 0 {
+	return func(c *request) error {
+		state := s.creations.take(string(c.who.AccountID[:]), s.limits.Creations)
+		setRateHeaders(c.Writer.Header(), &state)
+		if state.wait == 0 {
 			return h(c)
 		}
 		s.metrics.limited.WithLabelValues(limitCreations).Inc()
 		return &problem.Problem{
-			Code: problem.RateLimited, RetryAfter: standing.wait,
-			Detail: fmt.Sprintf("An account makes at most %d keys, users, rules, prices and reports a minute. Send the request again after the seconds in Retry-After.", standing.limit),
+			Code: problem.RateLimited, RetryAfter: state.wait,
+			Detail: fmt.Sprintf("An account makes at most %d keys, users, rules, prices and reports a minute. Send the request again after the seconds in Retry-After.", state.limit),
 		}
 	}
 }
 
 // setRateHeaders spells the names as they are documented, which Header.Set would not do.
-func setRateHeaders(h http.Header, s *rateStanding) {
+func setRateHeaders(h http.Header, s *rateState) {
 	h["X-RateLimit-Limit"] = []string{strconv.FormatInt(s.limit, 10)}
 	h["X-RateLimit-Remaining"] = []string{strconv.FormatInt(s.remaining, 10)}
 	h["X-RateLimit-Reset"] = []string{strconv.FormatInt(s.reset.Unix(), 10)}
@@ -128,7 +128,7 @@ func setRateHeaders(h http.Header, s *rateStanding) {
 
 // inTurn lets h answer when there are few enough other requests of the same account.
 func (s *Server) inTurn(t *turns, h handler) handler {
-	return func(c *call) error {
+	return func(c *request) error {
 		leave, err := t.enter(c.ctx(), sender(c))
 		if errors.Is(err, errNoTurn) {
 			s.metrics.limited.WithLabelValues(limitAtOnce).Inc()

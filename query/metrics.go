@@ -18,22 +18,22 @@ type metrics struct {
 	// refreshes that were reused are refresh tokens in two hands.
 	refreshes *prometheus.CounterVec
 	tokens    *prometheus.CounterVec
-	// outsideTokens and keyFetches are about outside identity providers.
-	outsideTokens *prometheus.CounterVec
-	keyFetches    *prometheus.CounterVec
-	auditDropped  prometheus.Counter
-	limited       *prometheus.CounterVec
+	// federatedTokens and keyFetches are about outside identity providers.
+	federatedTokens *prometheus.CounterVec
+	keyFetches      *prometheus.CounterVec
+	auditDropped    prometheus.Counter
+	limited         *prometheus.CounterVec
 	// refusedKeyLookups are of networks that sent many API keys that are not good.
 	refusedKeyLookups prometheus.Counter
 }
 
 // The outcomes of a sign-in or of a refresh.
 const (
-	outcomeOK     = "ok"
-	outcomeWrong  = "wrong"
-	outcomeSlowed = "slowed"
-	outcomeReused = "reused"
-	outcomeError  = "error"
+	outcomeOK        = "ok"
+	outcomeWrong     = "wrong"
+	outcomeThrottled = "slowed"
+	outcomeReused    = "reused"
+	outcomeError     = "error"
 )
 
 // The outcomes of a token of an outside identity provider.
@@ -65,7 +65,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 			Name: "outlay_query_tokens_total",
 			Help: "Tokens that requests showed, by outcome of the check; the signature of a remembered one was checked before.",
 		}, []string{"outcome"}),
-		outsideTokens: prometheus.NewCounterVec(prometheus.CounterOpts{
+		federatedTokens: prometheus.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_query_outside_tokens_total",
 			Help: "Tokens that name an outside identity provider as their issuer, by outcome of the check.",
 		}, []string{"outcome"}),
@@ -90,7 +90,7 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 		m.limited.WithLabelValues(limit)
 	}
 	for _, outcome := range []string{outcomeAccepted, outcomeRefused} {
-		m.outsideTokens.WithLabelValues(outcome)
+		m.federatedTokens.WithLabelValues(outcome)
 	}
 	for _, outcome := range []string{auth.TokenRemembered, auth.TokenVerified, auth.TokenRefused} {
 		m.tokens.WithLabelValues(outcome)
@@ -101,10 +101,10 @@ func newMetrics(registry prometheus.Registerer) *metrics {
 	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeReused, outcomeError} {
 		m.refreshes.WithLabelValues(outcome)
 	}
-	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeSlowed, outcomeError} {
+	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeThrottled, outcomeError} {
 		m.signIns.WithLabelValues(outcome)
 	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.outsideTokens, m.keyFetches, m.auditDropped, m.limited,
+	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.federatedTokens, m.keyFetches, m.auditDropped, m.limited,
 		m.refusedKeyLookups)
 	return m
 }
@@ -120,13 +120,13 @@ func (m *metrics) observe(route string, status int, took time.Duration) {
 	m.duration.WithLabelValues(route).Observe(took.Seconds())
 }
 
-// outsideToken counts a token of an outside identity provider.
-func (m *metrics) outsideToken(accepted bool) {
+// federatedToken counts a token of an outside identity provider.
+func (m *metrics) federatedToken(accepted bool) {
 	outcome := outcomeRefused
 	if accepted {
 		outcome = outcomeAccepted
 	}
-	m.outsideTokens.WithLabelValues(outcome).Inc()
+	m.federatedTokens.WithLabelValues(outcome).Inc()
 }
 
 // tokenChecked counts a token that a request showed.

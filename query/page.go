@@ -29,7 +29,7 @@ func (p *idPosition) page(limit int) account.Page {
 }
 
 // pageOf returns the page of the first limit items, with a cursor if there are more.
-func pageOf[T, R, P any](c *call, p *params, limit int, items []T, reply func(*T) R, position func(*T) P) (list[R], error) {
+func pageOf[T, R, P any](c *request, p *params, limit int, items []T, reply func(*T) R, position func(*T) P) (list[R], error) {
 	page := list[R]{Data: make([]R, 0, min(limit, len(items)))}
 	for i := range items[:min(limit, len(items))] {
 		page.Data = append(page.Data, reply(&items[i]))

@@ -23,7 +23,7 @@ type params struct {
 }
 
 // params parses the query string of an endpoint that knows these names.
-func (c *call) params(known ...string) *params {
+func (c *request) params(known ...string) *params {
 	values, err := url.ParseQuery(c.Request.URL.RawQuery)
 	p := &params{values: values}
 	if err != nil {

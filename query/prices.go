@@ -77,7 +77,7 @@ func (p *pricePosition) compare(e price.Entry) int {
 
 // listPrices answers what tokens cost the account: of one model as a client would name
 // it, or of all of the catalogue.
-func (s *Server) listPrices(c *call) error {
+func (s *Server) listPrices(c *request) error {
 	p := c.params("model", "provider", "at", "limit", "cursor")
 	at, limit := p.time("at", time.UTC, s.now().UTC().Truncate(time.Microsecond)), p.limit()
 	model, provider := p.text("model"), p.text("provider")
@@ -127,7 +127,7 @@ func valueOr(text *string, otherwise string) string {
 }
 
 // book is what the account is charged by.
-func (s *Server) book(c *call) (*price.Book, error) {
+func (s *Server) book(c *request) (*price.Book, error) {
 	own, err := s.overrides(c)
 	if err != nil {
 		return nil, err
@@ -140,6 +140,6 @@ func (s *Server) book(c *call) (*price.Book, error) {
 }
 
 // overrides are the account's own prices.
-func (s *Server) overrides(c *call) ([]tariff.Override, error) {
+func (s *Server) overrides(c *request) ([]tariff.Override, error) {
 	return tariff.NewStore(s.usage.Once(c.who.AccountID)).OfAccount(c.ctx(), c.who.AccountID)
 }

@@ -117,7 +117,7 @@ func reportTime(field, text string, loc *time.Location, faults *schema.Faults) t
 const tooManyReports = 10 * time.Second
 
 // generateReport asks for a report, which a job makes.
-func (s *Server) generateReport(c *call) error {
+func (s *Server) generateReport(c *request) error {
 	var request reportRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -148,14 +148,14 @@ func (s *Server) generateReport(c *call) error {
 }
 
 // reports runs f on the reports of the caller's account.
-func (s *Server) reports(c *call, f func(context.Context, *report.Store) error) error {
+func (s *Server) reports(c *request, f func(context.Context, *report.Store) error) error {
 	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
 		return f(ctx, report.NewStore(tx))
 	})
 }
 
 // oneReport answers where a report stands and whom it was sent to.
-func (s *Server) oneReport(c *call) error {
+func (s *Server) oneReport(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -187,7 +187,7 @@ type reportPosition struct {
 func (p *reportPosition) parse() (schema.ID, error) { return schema.ParseID(report.Prefix, p.ID) }
 
 // listReports answers a page of reports, newest first.
-func (s *Server) listReports(c *call) error {
+func (s *Server) listReports(c *request) error {
 	p := c.params("limit", "cursor")
 	limit := p.limit()
 	after := readCursor(c, p, func(at *reportPosition) bool { _, err := at.parse(); return err == nil })
@@ -229,7 +229,7 @@ func (s *Server) listReports(c *call) error {
 }
 
 // downloadReport answers the document of a report that is ready.
-func (s *Server) downloadReport(c *call) error {
+func (s *Server) downloadReport(c *request) error {
 	p := c.params("format")
 	format := report.Format(p.oneOf("format", string(report.PDF), string(report.PDF), string(report.CSV)))
 	if err := p.err(); err != nil {

@@ -44,17 +44,17 @@ type Server struct {
 	failures *failures
 	secrets  *secret.Keys
 	// pool is for the few questions before it is known which account asks.
-	pool     *pgxpool.Pool
-	standing *auth.Standing
-	tokens   *auth.Tokens
-	outside  *auth.Outside
-	verifier *auth.Verifier
-	keys     *auth.Keys
-	apiKeys  *account.ReadKeys
-	prices   func() *price.Book
-	document []byte
-	docs     []byte
-	channels channelPolicy
+	pool      *pgxpool.Pool
+	sessions  *auth.SessionState
+	tokens    *auth.Tokens
+	federated *auth.Federated
+	verifier  *auth.Verifier
+	keys      *auth.Keys
+	apiKeys   *account.ReadKeys
+	prices    func() *price.Book
+	document  []byte
+	docs      []byte
+	channels  channelPolicy
 	// eventsPerMinute is the limit of a plan.
 	eventsPerMinute func(account.Plan) int64
 	// limits bound what an account asks: reads and creations count its requests, turns and exports those under way.
@@ -131,19 +131,19 @@ func New(config Config) (*Server, error) {
 		metrics:         newMetrics(config.Metrics),
 		methods:         map[string][]string{},
 	}
-	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewSlowdown(config.Now), s.signIns.Familiar(config.Pool))
-	s.standing = auth.NewStanding(s.usage, config.Now)
+	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewThrottle(config.Now), s.signIns.Familiar(config.Pool))
+	s.sessions = auth.NewSessionState(s.usage, config.Now)
 	s.failures = &failures{
 		queue: make(chan failedSignIn, maxFailures), usage: s.usage, accounts: s.accounts, now: config.Now, log: config.Log, metrics: s.metrics,
 	}
-	s.outside, err = auth.NewOutside(config.IdentityProviders, config.Issuer, auth.OutsideDeps{
+	s.federated, err = auth.NewFederated(config.IdentityProviders, config.Issuer, auth.FederatedDeps{
 		Now: config.Now, Log: config.Log, Fetched: s.metrics.keysFetched,
 	})
 	if err != nil {
 		return nil, fmt.Errorf("query: %w", err)
 	}
-	s.verifier = auth.NewVerifier(s.tokens, s.outside, auth.VerifierDeps{
-		Now: config.Now, Checked: s.metrics.tokenChecked, Outside: s.metrics.outsideToken,
+	s.verifier = auth.NewVerifier(s.tokens, s.federated, auth.VerifierDeps{
+		Now: config.Now, Checked: s.metrics.tokenChecked, Federated: s.metrics.federatedToken,
 	})
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
 		return nil, err
@@ -175,14 +175,14 @@ func (s *Server) Run(ctx context.Context) {
 			return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)
 		},
 		Load: func(ctx context.Context, conn *pgx.Conn) error {
-			s.standing.Changed()
+			s.sessions.Changed()
 			return conn.Ping(ctx) // A connection that is open at this end only brings no notices.
 		},
 		Tables: []string{"accounts", "users", "refresh_tokens"},
 		Log:    s.log,
 	}
 	wg.Go(func() { changes.Run(ctx) })
-	s.outside.Run(ctx)
+	s.federated.Run(ctx)
 }
 
 // Ready returns nil when the database answers and its tables are there.
@@ -192,7 +192,7 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
 	// An agent's name may hold any character: %2F in a path is a part of it, and so
-	// is a plus sign, of which gin would make a space. call.Param decodes.
+	// is a plus sign, of which gin would make a space. request.Param decodes.
 	e.UseEscapedPath = true
 	e.UnescapePathValues = false
 	e.RedirectTrailingSlash = false
@@ -318,7 +318,7 @@ func plain(method string, h handler) handler {
 	if method == http.MethodGet {
 		return h
 	}
-	return func(c *call) error {
+	return func(c *request) error {
 		if err := c.params().err(); err != nil {
 			return err
 		}
@@ -326,11 +326,11 @@ func plain(method string, h handler) handler {
 	}
 }
 
-func notFound(*call) error {
+func notFound(*request) error {
 	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are described at /docs, and in /openapi.json for programs.")
 }
 
-func (s *Server) methodNotAllowed(c *call) error {
+func (s *Server) methodNotAllowed(c *request) error {
 	methods := slices.Clone(s.methods[c.Request.URL.Path])
 	if methods == nil {
 		methods = strings.Split(c.Writer.Header().Get("Allow"), ", ")
@@ -345,7 +345,7 @@ func (s *Server) methodNotAllowed(c *call) error {
 }
 
 // openapi answers the OpenAPI document.
-func (s *Server) openapi(c *call) error {
+func (s *Server) openapi(c *request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "application/json", s.document)
 	return nil

@@ -61,7 +61,7 @@ func (p *sessionPosition) valid(order usage.SessionOrder) bool {
 const maxSessionLength = len("ses_") + schema.MaxNameLength
 
 // listSessions answers a page of sessions, the one that started last first.
-func (s *Server) listSessions(c *call) error {
+func (s *Server) listSessions(c *request) error {
 	p := c.params("agent", "user_id", "from", "to", "q", "sort", "order", "include_implicit", "limit", "cursor")
 	_, end := usage.AllTime()
 	limit := p.limit()
@@ -117,7 +117,7 @@ func (p *stepPosition) place() *usage.StepPosition {
 }
 
 // session answers one session with a page of its steps.
-func (s *Server) session(c *call) error {
+func (s *Server) session(c *request) error {
 	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
 	if err := p.err(); err != nil {
@@ -140,7 +140,7 @@ func (s *Server) session(c *call) error {
 
 // sessionParam returns the session that the address names, in its canonical form.
 // Both forms are taken.
-func sessionParam(c *call) (string, error) {
+func sessionParam(c *request) (string, error) {
 	id := schema.SessionID(schema.NormalName(c.Param("id")))
 	if schema.NameFault(id, maxSessionLength) != "" {
 		return "", storeError(usage.ErrNotFound, "session")
@@ -148,7 +148,7 @@ func sessionParam(c *call) (string, error) {
 	return id, nil
 }
 
-func stepCursor(c *call, p *params, next *usage.StepPosition) (*string, error) {
+func stepCursor(c *request, p *params, next *usage.StepPosition) (*string, error) {
 	if next == nil {
 		return nil, nil
 	}

@@ -30,7 +30,7 @@ func newUserReply(u *account.User) userReply {
 }
 
 // listUsers answers a page of the account's users, newest first, disabled ones included.
-func (s *Server) listUsers(c *call) error {
+func (s *Server) listUsers(c *request) error {
 	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
 	if err := p.err(); err != nil {
@@ -73,7 +73,7 @@ func (r *createUserRequest) err() error {
 var errEmailTaken = problem.New(problem.Conflict, "Another user of the account has this e-mail address.")
 
 // createUser makes a user of the owner's account.
-func (s *Server) createUser(c *call) error {
+func (s *Server) createUser(c *request) error {
 	var request createUserRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -141,7 +141,7 @@ func (r *changeUserRequest) detail() map[string]any {
 var errLastOwner = problem.New(problem.Conflict, "An account keeps at least one owner who can sign in. Make somebody else an owner first.")
 
 // changeUser changes role, password or standing of a user.
-func (s *Server) changeUser(c *call) error {
+func (s *Server) changeUser(c *request) error {
 	var request changeUserRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -165,12 +165,12 @@ func (s *Server) changeUser(c *call) error {
 	if err != nil {
 		return storeError(err, "user")
 	}
-	s.standing.Forget(id)
+	s.sessions.Forget(id)
 	return c.reply(newUserReply(&user))
 }
 
 // newHash returns the hash of a user's new password, or nil without one.
-func (s *Server) newHash(c *call, id schema.ID, password *string) (*string, error) {
+func (s *Server) newHash(c *request, id schema.ID, password *string) (*string, error) {
 	if password == nil {
 		return nil, nil
 	}
@@ -199,7 +199,7 @@ func (s *Server) applyUserChange(
 	if err := store.LockUsers(ctx, accountID); err != nil {
 		return account.User{}, err
 	}
-	if err := r.checkOutsider(ctx, store, accountID, id); err != nil {
+	if err := r.checkFederated(ctx, store, accountID, id); err != nil {
 		return account.User{}, err
 	}
 	if r.Role != nil {
@@ -232,19 +232,19 @@ func (s *Server) applyUserChange(
 	return store.User(ctx, accountID, id)
 }
 
-// checkOutsider refuses what only an identity provider can change of its users.
-func (r *changeUserRequest) checkOutsider(ctx context.Context, store *account.Store, accountID, id schema.ID) error {
+// checkFederated refuses what only an identity provider can change of its users.
+func (r *changeUserRequest) checkFederated(ctx context.Context, store *account.Store, accountID, id schema.ID) error {
 	user, err := store.User(ctx, accountID, id)
 	if err != nil {
 		return err
 	}
 	if user.Outside() && (r.Role != nil || r.Password != nil) {
-		return errOutsider
+		return errFederatedUser
 	}
 	return nil
 }
 
-var errOutsider = problem.New(problem.Conflict, "An identity provider signs this user in: role and password are changed there. Here the user can only be disabled.")
+var errFederatedUser = problem.New(problem.Conflict, "An identity provider signs this user in: role and password are changed there. Here the user can only be disabled.")
 
 // mustKeepOwner does not count on owners whom somebody else signs in.
 func mustKeepOwner(ctx context.Context, store *account.Store, accountID schema.ID) error {

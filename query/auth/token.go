@@ -50,7 +50,7 @@ type Principal struct {
 	// Outsider is what an outside identity provider said of the user; nil for a token
 	// of our own.
 	Outsider *account.Outsider
-	// Plan is the account's, Email and CreatedAt are the user's. No token says them, but Standing.Check.
+	// Plan is the account's, Email and CreatedAt are the user's. No token says them, but SessionState.Check.
 	Plan      account.Plan
 	Email     string
 	CreatedAt time.Time
@@ -133,19 +133,19 @@ func (t *Tokens) Verify(token string) (Principal, error) {
 	return good.who, err
 }
 
-func (t *Tokens) verify(token string) (goodToken, error) {
+func (t *Tokens) verify(token string) (verifiedToken, error) {
 	if len(token) > maxTokenBytes {
-		return goodToken{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
+		return verifiedToken{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
 	}
 	var c claims
 	if _, err := t.parser.ParseWithClaims(token, &c, t.key); err != nil {
-		return goodToken{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+		return verifiedToken{}, fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
 	who, err := c.principal()
 	if err != nil {
-		return goodToken{}, fmt.Errorf("%w: %w", ErrBadToken, err)
+		return verifiedToken{}, fmt.Errorf("%w: %w", ErrBadToken, err)
 	}
-	return goodToken{who: who, from: validFrom(c.NotBefore, c.IssuedAt)}, nil
+	return verifiedToken{who: who, from: validFrom(c.NotBefore, c.IssuedAt)}, nil
 }
 
 // validFrom returns the later of two claims, either of which may be missing.

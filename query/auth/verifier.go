@@ -13,10 +13,10 @@ import (
 // Verifier checks access tokens, our own and those of outside identity providers. It is
 // safe for concurrent use.
 type Verifier struct {
-	own      *Tokens
-	outside  *Outside
-	verified *verified
-	deps     VerifierDeps
+	own       *Tokens
+	federated *Federated
+	verified  *tokenCache
+	deps      VerifierDeps
 }
 
 // The outcomes of a check.
@@ -32,13 +32,13 @@ type VerifierDeps struct {
 	Now func() time.Time
 	// Checked gets the outcome of each check.
 	Checked func(outcome string)
-	// Outside is notified of each token of an outside provider whether it was accepted.
-	Outside func(accepted bool)
+	// Federated is notified of each token of an outside provider whether it was accepted.
+	Federated func(accepted bool)
 }
 
 // NewVerifier returns a Verifier that remembers no token.
-func NewVerifier(own *Tokens, outside *Outside, d VerifierDeps) *Verifier {
-	return &Verifier{own, outside, newVerified(), d}
+func NewVerifier(own *Tokens, federated *Federated, d VerifierDeps) *Verifier {
+	return &Verifier{own, federated, newTokenCache(), d}
 }
 
 // Verify returns who a token speaks for, or an error that is ErrBadToken.
@@ -63,22 +63,22 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 		v.deps.Checked(TokenVerified)
 	}
 	if good.issuer != nil {
-		v.deps.Outside(true)
+		v.deps.Federated(true)
 	}
 	return good.who, nil
 }
 
 // verify checks all of a token. Who issued it decides whose keys and rules it is held to,
 // and nothing else of the token does.
-func (v *Verifier) verify(ctx context.Context, token string) (goodToken, error) {
-	issuer, known := v.outside.issuers[claimedIssuer(token)]
+func (v *Verifier) verify(ctx context.Context, token string) (verifiedToken, error) {
+	issuer, known := v.federated.issuers[claimedIssuer(token)]
 	if !known {
 		return v.own.verify(token)
 	}
 	good, err := issuer.verify(ctx, token)
 	if err != nil {
-		v.deps.Outside(false)
-		return goodToken{}, fmt.Errorf("%w: of %s: %w", ErrBadToken, issuer.Issuer, err)
+		v.deps.Federated(false)
+		return verifiedToken{}, fmt.Errorf("%w: of %s: %w", ErrBadToken, issuer.Issuer, err)
 	}
 	return good, nil
 }

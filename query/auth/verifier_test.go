@@ -23,12 +23,12 @@ func TestRememberedTokensKeepToTheirTime(t *testing.T) {
 		t.Fatal(err)
 	}
 	tokens := auth.NewTokens(keys, "outlay", lifetime, c.now)
-	outside, err := auth.NewOutside(nil, "outlay", auth.OutsideDeps{Now: c.now})
+	federated, err := auth.NewFederated(nil, "outlay", auth.FederatedDeps{Now: c.now})
 	if err != nil {
 		t.Fatal(err)
 	}
 	var outcomes []string
-	verifier := auth.NewVerifier(tokens, outside, auth.VerifierDeps{
+	verifier := auth.NewVerifier(tokens, federated, auth.VerifierDeps{
 		Now: c.now, Checked: func(outcome string) { outcomes = append(outcomes, outcome) },
 	})
 	issued := c.t

@@ -17,13 +17,13 @@ func stranger(email, address string) auth.Try {
 	return auth.Try{Email: email, Address: address, Familiar: func() bool { return false }}
 }
 
-// newSlowdown returns a Slowdown and what its time passes by.
-func newSlowdown() (*auth.Slowdown, *clock) {
+// newThrottle returns a Throttle and what its time passes by.
+func newThrottle() (*auth.Throttle, *clock) {
 	c := &clock{t: time.Unix(1_800_000_000, 0)}
-	return auth.NewSlowdown(c.now), c
+	return auth.NewThrottle(c.now), c
 }
 
-func begin(s *auth.Slowdown, t auth.Try) time.Duration {
+func begin(s *auth.Throttle, t auth.Try) time.Duration {
 	wait, _ := s.Begin(t)
 	return wait
 }
@@ -43,7 +43,7 @@ func TestSlowdownDoublesItsWaits(t *testing.T) {
 	}{{"stranger", stranger, 15 * time.Minute}, {"familiar", familiar, time.Minute}} {
 		t.Run(test.name, func(t *testing.T) {
 			t.Parallel()
-			s, c := newSlowdown()
+			s, c := newThrottle()
 			for range 6 {
 				if wait := begin(s, test.try("A@b.c", "1.2.3.4")); wait != 0 {
 					t.Fatalf("a free try waits %v", wait)
@@ -73,7 +73,7 @@ func TestSlowdownDoublesItsWaits(t *testing.T) {
 // its owner at home; elsewhere the owner waits for a minute at most.
 func TestSlowdownSparesTheOwner(t *testing.T) {
 	t.Parallel()
-	s, c := newSlowdown()
+	s, c := newThrottle()
 	guesses := 0
 	for i := range 1000 {
 		if begin(s, stranger("a@b.c", fmt.Sprint("stranger", i))) == 0 {
@@ -114,7 +114,7 @@ func TestSlowdownSparesTheOwner(t *testing.T) {
 // not. An IPv6 network is as long as what one customer gets.
 func TestSlowdownOfANetwork(t *testing.T) {
 	t.Parallel()
-	s, _ := newSlowdown()
+	s, _ := newThrottle()
 	tries := 0
 	for begin(s, stranger(fmt.Sprint("user", tries), fmt.Sprintf("2001:db8::%x", tries))) == 0 {
 		if tries++; tries > 100 {
@@ -137,7 +137,7 @@ func TestSlowdownOfANetwork(t *testing.T) {
 // A try that came to no answer, because the database was away, is no failure.
 func TestSlowdownTakesATryBack(t *testing.T) {
 	t.Parallel()
-	s, _ := newSlowdown()
+	s, _ := newThrottle()
 	for range 100 {
 		if wait := begin(s, stranger("a@b.c", "1.2.3.4")); wait != 0 {
 			t.Fatalf("waits %v", wait)
@@ -150,7 +150,7 @@ func TestSlowdownTakesATryBack(t *testing.T) {
 // account, guesses no faster for signing in with it in between.
 func TestSlowdownIsNotResetBySuccess(t *testing.T) {
 	t.Parallel()
-	s, c := newSlowdown()
+	s, c := newThrottle()
 	guesses := 0
 	for range 600 {
 		if begin(s, familiar("a@b.c", "1.2.3.4")) == 0 {
@@ -169,7 +169,7 @@ func TestSlowdownIsNotResetBySuccess(t *testing.T) {
 // Whether a network is familiar is asked only when it matters, and once a minute.
 func TestSlowdownAsksSeldom(t *testing.T) {
 	t.Parallel()
-	s, _ := newSlowdown()
+	s, _ := newThrottle()
 	asked := 0
 	try := auth.Try{Email: "a@b.c", Address: "1.2.3.4", Familiar: func() bool { asked++; return false }}
 	for range 6 {

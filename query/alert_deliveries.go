@@ -58,13 +58,13 @@ func newMessageReply(d *alert.Delivery) messageReply {
 
 // ruleHandler answers a request about what belongs to a rule, or to the account itself
 // for nil.
-type ruleHandler func(c *call, rule *schema.ID) error
+type ruleHandler func(c *request, rule *schema.ID) error
 
-func ofOwnChannels(h ruleHandler) handler { return func(c *call) error { return h(c, nil) } }
+func ofOwnChannels(h ruleHandler) handler { return func(c *request) error { return h(c, nil) } }
 
 // ofRule answers 404 for a rule that is not there.
 func (s *Server) ofRule(h ruleHandler) handler {
-	return func(c *call) error {
+	return func(c *request) error {
 		id, err := ruleID(c)
 		if err != nil {
 			return err
@@ -81,7 +81,7 @@ func (s *Server) ofRule(h ruleHandler) handler {
 }
 
 // listDeliveries answers a page of messages with every try, newest first.
-func (s *Server) listDeliveries(c *call, rule *schema.ID) error {
+func (s *Server) listDeliveries(c *request, rule *schema.ID) error {
 	p := c.params("limit", "cursor")
 	limit := p.limit()
 	position := readCursor(c, p, (*timedPosition).valid)
@@ -111,7 +111,7 @@ func (s *Server) listDeliveries(c *call, rule *schema.ID) error {
 }
 
 // replayDelivery has a message sent again, under the same id.
-func (s *Server) replayDelivery(c *call, rule *schema.ID) error {
+func (s *Server) replayDelivery(c *request, rule *schema.ID) error {
 	id, err := schema.ParseID(alert.DeliveryPrefix, c.Param("delivery"))
 	if err != nil {
 		return alertError(alert.ErrNotFound)
@@ -141,7 +141,7 @@ var (
 
 // testAlert sends a message to the channels of a rule, so that one can see that they
 // work.
-func (s *Server) testAlert(c *call) error {
+func (s *Server) testAlert(c *request) error {
 	if err := c.optionalBody(&struct{}{}); err != nil {
 		return err
 	}
@@ -193,7 +193,7 @@ type channelsReply struct {
 }
 
 // ownChannels answers whom the account tells of its caps and reports.
-func (s *Server) ownChannels(c *call) error {
+func (s *Server) ownChannels(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -209,7 +209,7 @@ func (s *Server) ownChannels(c *call) error {
 }
 
 // putOwnChannels sets them. The answer holds the secrets of webhooks that were added.
-func (s *Server) putOwnChannels(c *call) error {
+func (s *Server) putOwnChannels(c *request) error {
 	var request channelsBody
 	if err := c.body(&request); err != nil {
 		return err

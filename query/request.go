@@ -21,18 +21,18 @@ import (
 
 type fault = schema.Fault
 
-// call is one request on its way through a handler.
-type call struct {
+// request is one HTTP request on its way through a handler.
+type request struct {
 	*gin.Context
 	// who asks; the zero Principal on an open endpoint.
 	who auth.Principal
 }
 
 // ctx ends when the client goes away.
-func (c *call) ctx() context.Context { return c.Request.Context() }
+func (c *request) ctx() context.Context { return c.Request.Context() }
 
 // Param returns what stands in the path in the place of :name, decoded.
-func (c *call) Param(name string) string {
+func (c *request) Param(name string) string {
 	text, err := url.PathUnescape(c.Context.Param(name))
 	if err != nil {
 		panic("BUG: a path that was parsed cannot be decoded: " + err.Error())
@@ -41,12 +41,12 @@ func (c *call) Param(name string) string {
 }
 
 // handler answers a request or returns why it does not.
-type handler func(*call) error
+type handler func(*request) error
 
 // adapt is the one place where an error becomes an answer.
 func (s *Server) adapt(h handler) gin.HandlerFunc {
 	return func(g *gin.Context) {
-		err := h(&call{Context: g})
+		err := h(&request{Context: g})
 		if err == nil {
 			return
 		}
@@ -80,7 +80,7 @@ func (s *Server) allow(need account.Role, h handler) handler {
 }
 
 func (s *Server) allowCounted(need account.Role, count handler, h handler) handler {
-	return func(c *call) error {
+	return func(c *request) error {
 		who, err := s.authenticate(c)
 		if err != nil {
 			return err
@@ -107,7 +107,7 @@ var (
 		"The token is not valid or has expired. Sign in again, or send a refresh token to POST /v1/auth/refresh.")
 )
 
-func (s *Server) authenticate(c *call) (auth.Principal, error) {
+func (s *Server) authenticate(c *request) (auth.Principal, error) {
 	r := c.Request
 	credentials := r.Header.Values("Authorization")
 	if len(credentials) != 1 {
@@ -125,7 +125,7 @@ func (s *Server) authenticate(c *call) (auth.Principal, error) {
 		s.log.DebugContext(r.Context(), "token refused", "error", err)
 		return auth.Principal{}, errBadToken
 	}
-	who, err = s.standing.Check(r.Context(), who)
+	who, err = s.sessions.Check(r.Context(), who)
 	if errors.Is(err, auth.ErrBadToken) {
 		return auth.Principal{}, errBadToken
 	}
@@ -133,7 +133,7 @@ func (s *Server) authenticate(c *call) (auth.Principal, error) {
 }
 
 // authenticateKey returns who may read with an API key: a viewer of its account, who is no user.
-func (s *Server) authenticateKey(c *call, secret string) (auth.Principal, error) {
+func (s *Server) authenticateKey(c *request, secret string) (auth.Principal, error) {
 	hash, ok := account.ParseSecret(secret)
 	if !ok {
 		return auth.Principal{}, errAPIKey
@@ -159,7 +159,7 @@ func (s *Server) authenticateKey(c *call, secret string) (auth.Principal, error)
 
 // ofUser lets h answer only those who have signed in: what it does is done by a user.
 func ofUser(h handler) handler {
-	return func(c *call) error {
+	return func(c *request) error {
 		if c.who.UserID.IsZero() {
 			return errKeyReads
 		}
@@ -168,9 +168,9 @@ func ofUser(h handler) handler {
 }
 
 // reply answers 200 with v as JSON.
-func (c *call) reply(v any) error { return c.replyStatus(http.StatusOK, v) }
+func (c *request) reply(v any) error { return c.replyStatus(http.StatusOK, v) }
 
-func (c *call) replyStatus(status int, v any) error {
+func (c *request) replyStatus(status int, v any) error {
 	text, err := json.Marshal(v)
 	if err != nil {
 		return fmt.Errorf("write the answer: %w", err)

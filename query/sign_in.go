@@ -58,12 +58,12 @@ type tokenReply struct {
 const signInTimeout = 10 * time.Second
 
 // finishing returns a context for what is finished even when the client goes away.
-func (c *call) finishing() (context.Context, context.CancelFunc) {
+func (c *request) finishing() (context.Context, context.CancelFunc) {
 	return context.WithTimeout(context.WithoutCancel(c.ctx()), signInTimeout)
 }
 
 // login answers a token for an e-mail address and its password.
-func (s *Server) login(c *call) error {
+func (s *Server) login(c *request) error {
 	var request loginRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -86,7 +86,7 @@ func (s *Server) login(c *call) error {
 
 // checkPassword returns the user whom an attempt signs in. One that fails goes to the
 // audit log of the accounts that have the e-mail address.
-func (s *Server) checkPassword(c *call, a auth.Attempt) (account.User, error) {
+func (s *Server) checkPassword(c *request, a auth.Attempt) (account.User, error) {
 	ctx, cancel := c.finishing()
 	defer cancel()
 	user, err := s.signIn.Check(ctx, a)
@@ -95,13 +95,13 @@ func (s *Server) checkPassword(c *call, a auth.Attempt) (account.User, error) {
 	case errors.Is(err, auth.ErrWrongPassword):
 		s.failures.note(c, a, reasonWrong)
 	case errors.As(err, &tooMany) && tooMany.First:
-		s.failures.note(c, a, reasonSlowed)
+		s.failures.note(c, a, reasonThrottled)
 	}
 	return user, err
 }
 
 // startSignIn begins a sign-in and notes it in the audit log.
-func (s *Server) startSignIn(c *call, user account.User) (who auth.Principal, refresh string, err error) {
+func (s *Server) startSignIn(c *request, user account.User) (who auth.Principal, refresh string, err error) {
 	who = auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role}
 	act, err := s.actOf(c, &user.ID, "sign_in.start", user.ID.Text(schema.UserPrefix), struct{}{})
 	if err != nil {
@@ -116,7 +116,7 @@ func (s *Server) startSignIn(c *call, user account.User) (who auth.Principal, re
 	return who, refresh, err
 }
 
-func (s *Server) replyToken(c *call, who auth.Principal, refresh string) error {
+func (s *Server) replyToken(c *request, who auth.Principal, refresh string) error {
 	token, lifetime, err := s.tokens.Issue(who)
 	if err != nil {
 		return err
@@ -132,7 +132,7 @@ func signInOutcome(err error) string {
 	case errors.Is(err, auth.ErrWrongPassword):
 		return outcomeWrong
 	case errors.As(err, &tooMany):
-		return outcomeSlowed
+		return outcomeThrottled
 	}
 	return outcomeError
 }
@@ -161,7 +161,7 @@ type meReply struct {
 }
 
 // me answers who the token speaks for.
-func (s *Server) me(c *call) error {
+func (s *Server) me(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -176,7 +176,7 @@ func (s *Server) me(c *call) error {
 }
 
 // jwks answers the public keys that tokens are signed with.
-func (s *Server) jwks(c *call) error {
+func (s *Server) jwks(c *request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	return c.replyStatus(http.StatusOK, s.keys.JWKS())
 }

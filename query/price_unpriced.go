@@ -44,7 +44,7 @@ func (p *unpricedPosition) valid() bool {
 
 // listUnpriced answers the models whose calls could not be priced, the most frequent
 // first.
-func (s *Server) listUnpriced(c *call) error {
+func (s *Server) listUnpriced(c *request) error {
 	p := c.params("from", "to", "limit", "cursor")
 	limit := p.limit()
 	q := usage.UnpricedQuery{Range: usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays))), Limit: limit + 1}

@@ -16,9 +16,9 @@ import (
 
 // Why a sign-in failed, in the audit log.
 const (
-	reasonWrong    = "wrong_password"
-	reasonDisabled = "user_disabled"
-	reasonSlowed   = "too_many_failures"
+	reasonWrong     = "wrong_password"
+	reasonDisabled  = "user_disabled"
+	reasonThrottled = "too_many_failures"
 )
 
 // failedSignIn is a sign-in that failed.
@@ -46,7 +46,7 @@ type failures struct {
 const maxFailures = 1000
 
 // note queues a failure. It does not wait.
-func (f *failures) note(c *call, a auth.Attempt, reason string) {
+func (f *failures) note(c *request, a auth.Attempt, reason string) {
 	a.Password = ""
 	select {
 	case f.queue <- failedSignIn{Attempt: a, reason: reason, requestID: requestID(c.Context), at: f.now().UTC().Truncate(time.Microsecond)}:

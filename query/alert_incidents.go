@@ -100,7 +100,7 @@ func incidentFilter(p *params) alert.IncidentFilter {
 
 // listIncidents answers a page of incidents, newest first, with what was delivered
 // where.
-func (s *Server) listIncidents(c *call) error {
+func (s *Server) listIncidents(c *request) error {
 	p := c.params("alert_id", "agent", "state", "from", "to", "limit", "cursor")
 	filter, limit := incidentFilter(p), p.limit()
 	position := readCursor(c, p, (*timedPosition).valid)

@@ -16,15 +16,15 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
-// Outside checks the tokens of outside identity providers. It is safe for concurrent
+// Federated checks the tokens of outside identity providers. It is safe for concurrent
 // use.
-type Outside struct {
-	issuers map[string]*outsideIssuer
+type Federated struct {
+	issuers map[string]*federatedIssuer
 	log     *slog.Logger
 }
 
-// OutsideDeps are what Outside works with.
-type OutsideDeps struct {
+// FederatedDeps are what Federated works with.
+type FederatedDeps struct {
 	Now func() time.Time
 	Log *slog.Logger
 	// Fetched gets the outcome of each try to fetch a provider's keys: FetchOK,
@@ -32,19 +32,19 @@ type OutsideDeps struct {
 	Fetched func(outcome string)
 }
 
-// NewOutside returns an Outside that accepts the tokens of providers. ownIssuer is our
+// NewFederated returns a Federated that accepts the tokens of providers. ownIssuer is our
 // own, which none of them may have. It fetches nothing yet.
-func NewOutside(providers []Provider, ownIssuer string, d OutsideDeps) (*Outside, error) {
-	o := &Outside{issuers: map[string]*outsideIssuer{}, log: d.Log}
+func NewFederated(providers []Provider, ownIssuer string, d FederatedDeps) (*Federated, error) {
+	f := &Federated{issuers: map[string]*federatedIssuer{}, log: d.Log}
 	for _, p := range providers {
 		p = p.withDefaults()
 		if err := p.validate(); err != nil {
 			return nil, fmt.Errorf("identity provider %q: %w", p.Issuer, err)
 		}
-		if p.Issuer == ownIssuer || o.issuers[p.Issuer] != nil {
+		if p.Issuer == ownIssuer || f.issuers[p.Issuer] != nil {
 			return nil, fmt.Errorf("identity provider %q: the issuer is taken", p.Issuer)
 		}
-		o.issuers[p.Issuer] = &outsideIssuer{
+		f.issuers[p.Issuer] = &federatedIssuer{
 			Provider: p,
 			keys:     newRemoteKeys(p.JWKSURL, d.Now, d.Fetched),
 			parser: jwt.NewParser(
@@ -59,17 +59,17 @@ func NewOutside(providers []Provider, ownIssuer string, d OutsideDeps) (*Outside
 			),
 		}
 	}
-	return o, nil
+	return f, nil
 }
 
 // Run keeps the providers' keys fresh until ctx ends. Without it they are fetched when a
 // token asks for one that is not known.
-func (o *Outside) Run(ctx context.Context) {
+func (f *Federated) Run(ctx context.Context) {
 	var wg sync.WaitGroup
-	for _, issuer := range o.issuers {
+	for _, issuer := range f.issuers {
 		wg.Go(func() {
 			issuer.keys.keep(ctx, func(err error) {
-				o.log.WarnContext(ctx, "keys of an identity provider not fetched, the last ones hold",
+				f.log.WarnContext(ctx, "keys of an identity provider not fetched, the last ones hold",
 					"issuer", issuer.Issuer, "error", err)
 			})
 		})
@@ -77,32 +77,32 @@ func (o *Outside) Run(ctx context.Context) {
 	wg.Wait()
 }
 
-// outsideIssuer is a provider at work.
-type outsideIssuer struct {
+// federatedIssuer is a provider at work.
+type federatedIssuer struct {
 	Provider
 	keys   *remoteKeys
 	parser *jwt.Parser
 }
 
 // verify returns who a token speaks for. UserID stays zero: which user that is here,
-// Standing knows.
-func (i *outsideIssuer) verify(ctx context.Context, token string) (goodToken, error) {
+// SessionState knows.
+func (i *federatedIssuer) verify(ctx context.Context, token string) (verifiedToken, error) {
 	// The version of before: keys that are exchanged meanwhile have the token checked again.
 	version := i.keys.versionNow()
 	var claims jwt.MapClaims
 	_, err := i.parser.ParseWithClaims(token, &claims, func(t *jwt.Token) (any, error) { return i.key(ctx, t) })
 	if err != nil {
-		return goodToken{}, err
+		return verifiedToken{}, err
 	}
 	who := account.Outsider{Issuer: i.Issuer}
 	if who.Subject, err = subjectOf(claims); err != nil {
-		return goodToken{}, err
+		return verifiedToken{}, err
 	}
 	if who.AccountID, err = i.accountOf(claims); err != nil {
-		return goodToken{}, err
+		return verifiedToken{}, err
 	}
 	if who.Role, err = i.roleOf(claims); err != nil {
-		return goodToken{}, err
+		return verifiedToken{}, err
 	}
 	who.Name = who.Subject
 	if email, _ := claims["email"].(string); email != "" && account.EmailFault(email) == "" {
@@ -112,23 +112,23 @@ func (i *outsideIssuer) verify(ctx context.Context, token string) (goodToken, er
 	expires, _ := claims.GetExpirationTime()
 	notBefore, _ := claims.GetNotBefore()
 	issuedAt, _ := claims.GetIssuedAt()
-	return goodToken{
+	return verifiedToken{
 		who:  Principal{AccountID: who.AccountID, Role: who.Role, ExpiresAt: expires.Time, Outsider: &who},
 		from: validFrom(notBefore, issuedAt), issuer: i, keyVersion: version,
 	}, nil
 }
 
-// outsideTypes are the typ headers of tokens that are accepted; some providers send none.
-var outsideTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
+// acceptedTypes are the typ headers of tokens that are accepted; some providers send none.
+var acceptedTypes = []string{"", "jwt", "at+jwt", "application/at+jwt"}
 
 // key returns the provider's key that a token's header names, if it is for the token's
 // algorithm. Nothing else of the header is looked at.
-func (i *outsideIssuer) key(ctx context.Context, token *jwt.Token) (any, error) {
+func (i *federatedIssuer) key(ctx context.Context, token *jwt.Token) (any, error) {
 	if err := checkCritical(token); err != nil {
 		return nil, err
 	}
 	kind, isText := token.Header["typ"].(string)
-	if _, given := token.Header["typ"]; given && !isText || !slices.Contains(outsideTypes, strings.ToLower(kind)) {
+	if _, given := token.Header["typ"]; given && !isText || !slices.Contains(acceptedTypes, strings.ToLower(kind)) {
 		return nil, errors.New("typ is not one of a token")
 	}
 	id, _ := token.Header["kid"].(string)
@@ -165,7 +165,7 @@ func subjectOf(claims jwt.MapClaims) (string, error) {
 }
 
 // accountOf returns the one account that a token is for.
-func (i *outsideIssuer) accountOf(claims jwt.MapClaims) (found schema.ID, err error) {
+func (i *federatedIssuer) accountOf(claims jwt.MapClaims) (found schema.ID, err error) {
 	for _, value := range claimTexts(claims, i.AccountClaim) {
 		text := value
 		if i.Accounts != nil {
@@ -187,7 +187,7 @@ func (i *outsideIssuer) accountOf(claims jwt.MapClaims) (found schema.ID, err er
 }
 
 // roleOf returns the role of a token that may do most.
-func (i *outsideIssuer) roleOf(claims jwt.MapClaims) (found account.Role, err error) {
+func (i *federatedIssuer) roleOf(claims jwt.MapClaims) (found account.Role, err error) {
 	for _, value := range claimTexts(claims, i.RoleClaim) {
 		role := account.Role(value)
 		if i.Roles != nil {

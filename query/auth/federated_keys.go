@@ -17,6 +17,7 @@ import (
 
 	"github.com/go-jose/go-jose/v4"
 	"github.com/golang-jwt/jwt/v5"
+	"golang.org/x/sync/singleflight"
 
 	"github.com/outlayhq/outlay/schema/backoff"
 )
@@ -45,14 +46,19 @@ const (
 
 var errFetchLimited = errors.New("kid is not known, and the keys were fetched a moment ago")
 
-// remoteKeys are the keys that a provider publishes, as far as they are of use. When
-// they cannot be fetched the last ones hold. It is safe for concurrent use.
+// remoteKeys are the keys that a provider publishes, as far as they are of use. When they cannot be fetched the last
+// ones stay in use. It is safe for concurrent use.
+//
+// jwkset and keyfunc are not used: they drop a whole key set for one broken key, take an empty set for a withdrawal of
+// all keys, read without a limit of size, and do not report when keys changed, which ends remembered tokens.
 type remoteKeys struct {
 	address string
 	client  *http.Client
 	now     func() time.Time
 	// count gets the outcome of each fetch.
 	count func(outcome string)
+	// fetches lets those who ask at the same time wait for one fetch.
+	fetches singleflight.Group
 
 	mu   sync.Mutex
 	keys map[string]remoteKey
@@ -60,10 +66,6 @@ type remoteKeys struct {
 	version uint64
 	// nextFetch is when an unknown key id may cause a fetch again.
 	nextFetch time.Time
-	// fetching is closed at the end of the fetch that runs; nil when none does. failure
-	// is what came of the last one.
-	fetching chan struct{}
-	failure  error
 }
 
 // remoteKey is a public key and the one algorithm it is for.
@@ -126,51 +128,44 @@ func (k *remoteKeys) keep(ctx context.Context, failed func(error)) {
 	}
 }
 
-// fetchOnce fetches the keys, or waits for the fetch that runs already. Unless it is
-// due, it is refused while another was a moment ago.
+// fetchOnce fetches the keys, or waits for the fetch that runs already. Unless it is due, it is refused for fetchPause
+// after the start of another.
 func (k *remoteKeys) fetchOnce(ctx context.Context, due bool) error {
-	k.mu.Lock()
-	if running := k.fetching; running != nil {
-		k.mu.Unlock()
-		select {
-		case <-running:
-			return k.lastFailure()
-		case <-ctx.Done():
-			return ctx.Err()
-		}
-	}
-	if !due && k.now().Before(k.nextFetch) {
-		k.mu.Unlock()
+	_, err, _ := k.fetches.Do("", func() (any, error) {
+		// Others wait for it too, so a client that goes away does not end it. It ends by fetchTimeout.
+		return nil, k.refresh(context.WithoutCancel(ctx), due)
+	})
+	return err
+}
+
+// refresh replaces the keys by those that the provider publishes now.
+func (k *remoteKeys) refresh(ctx context.Context, due bool) error {
+	if !k.begin(due) {
 		k.count(FetchLimited)
 		return errFetchLimited
 	}
-	k.nextFetch = k.now().Add(fetchPause)
-	done := make(chan struct{})
-	k.fetching = done
-	k.mu.Unlock()
-
-	// Others wait for it too, so a client that goes away does not end it.
-	keys, err := k.fetch(context.WithoutCancel(ctx))
-
-	k.mu.Lock()
-	defer k.mu.Unlock()
-	k.fetching, k.failure = nil, nil
-	close(done)
+	keys, err := k.fetch(ctx)
 	if err != nil {
 		k.count(FetchFailed)
-		k.failure = fmt.Errorf("fetch keys: %w", err)
-		return k.failure
+		return fmt.Errorf("fetch keys: %w", err)
 	}
 	k.count(FetchOK)
+	k.mu.Lock()
+	defer k.mu.Unlock()
 	k.keys = keys
 	k.version++
 	return nil
 }
 
-func (k *remoteKeys) lastFailure() error {
+// begin reports whether a fetch may start now, and if so, sets when the next may.
+func (k *remoteKeys) begin(due bool) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.failure
+	if now := k.now(); due || !now.Before(k.nextFetch) {
+		k.nextFetch = now.Add(fetchPause)
+		return true
+	}
+	return false
 }
 
 func (k *remoteKeys) fetch(ctx context.Context) (map[string]remoteKey, error) {
@@ -223,7 +218,7 @@ func parseKeySet(text []byte) (map[string]remoteKey, error) {
 		keys[jwk.KeyID] = remoteKey{jwk.Key, algorithm}
 	}
 	if len(keys) == 0 {
-		return nil, fmt.Errorf("none of %d keys can be used: each needs a kid and a public key for %v", len(set.Keys), outsideAlgorithms)
+		return nil, fmt.Errorf("none of %d keys can be used: each needs a kid and a public key for %v", len(set.Keys), federatedAlgorithms)
 	}
 	return keys, nil
 }

@@ -44,7 +44,7 @@ func repriceTime(field, text string, faults *schema.Faults) time.Time {
 }
 
 // reprice asks for events to be given the prices that are known now, which a job does.
-func (s *Server) reprice(c *call) error {
+func (s *Server) reprice(c *request) error {
 	var request repriceRequest
 	if err := c.body(&request); err != nil {
 		return err

@@ -50,7 +50,7 @@ type shareOptions struct {
 }
 
 // shareSession answers the link of a session and makes one where there is none.
-func (s *Server) shareSession(c *call) error {
+func (s *Server) shareSession(c *request) error {
 	p := c.params("expires_in", "include_metadata")
 	options := shareOptions{lifetime: p.lifetime()}
 	if p.values.Has("include_metadata") {
@@ -89,7 +89,7 @@ func (s *Server) shareSession(c *call) error {
 }
 
 // mayShare refuses what the account's setting or the caller's role does not allow.
-func (s *Server) mayShare(c *call, options shareOptions) error {
+func (s *Server) mayShare(c *request, options shareOptions) error {
 	a, err := s.ownAccounts(c).Account(c.ctx(), c.who.AccountID)
 	if err != nil {
 		return storeError(err, "account")
@@ -139,7 +139,7 @@ func (p *params) lifetime() *time.Duration {
 	return &lifetime
 }
 
-func (s *Server) createShare(c *call, sessionID string, options shareOptions) (usage.Share, error) {
+func (s *Server) createShare(c *request, sessionID string, options shareOptions) (usage.Share, error) {
 	now := s.now().UTC().Truncate(time.Microsecond)
 	share := usage.Share{
 		ShareID: schema.NewID(now), AccountID: c.who.AccountID, SessionID: sessionID,
@@ -178,7 +178,7 @@ func (s *Server) shareToken(share *usage.Share) (token string, ok bool) {
 }
 
 // unshareSession ends the link of a session: its maker does, or an admin.
-func (s *Server) unshareSession(c *call) error {
+func (s *Server) unshareSession(c *request) error {
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
@@ -208,7 +208,7 @@ type sharedReply struct {
 }
 
 // sharedSession answers the session of a link, to anybody.
-func (s *Server) sharedSession(c *call) error {
+func (s *Server) sharedSession(c *request) error {
 	view, err := s.openTimeline(c, c.params("limit", "cursor"))
 	if err != nil {
 		return err
@@ -225,7 +225,7 @@ const sharePolicy = "default-src 'none'; style-src 'self'; frame-ancestors 'none
 
 // sharePage answers the session of a link as a page for people. To a browser it also
 // says as a page why there is none.
-func (s *Server) sharePage(c *call) error {
+func (s *Server) sharePage(c *request) error {
 	err := s.showSession(c)
 	if err == nil || !strings.Contains(c.GetHeader("Accept"), "text/html") {
 		return err
@@ -235,7 +235,7 @@ func (s *Server) sharePage(c *call) error {
 }
 
 // showNotice answers a problem as a page.
-func (s *Server) showNotice(c *call, p *problem.Problem) error {
+func (s *Server) showNotice(c *request, p *problem.Problem) error {
 	notice := share.Notice{Title: p.Code.Title(), Detail: p.Detail}
 	switch p.Code {
 	case problem.NotFound:
@@ -256,7 +256,7 @@ func (s *Server) showNotice(c *call, p *problem.Problem) error {
 	return nil
 }
 
-func (s *Server) showSession(c *call) error {
+func (s *Server) showSession(c *request) error {
 	p := c.params("limit", "cursor")
 	view, err := s.openTimeline(c, p)
 	if err != nil {
@@ -278,7 +278,7 @@ func (s *Server) showSession(c *call) error {
 	return nil
 }
 
-func (s *Server) shareStyle(c *call) error {
+func (s *Server) shareStyle(c *request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "text/css; charset=utf-8", share.Style())
 	return nil
@@ -292,7 +292,7 @@ type sharedView struct {
 }
 
 // openTimeline reads what a link shows. Opening the first page counts as a view.
-func (s *Server) openTimeline(c *call, p *params) (view sharedView, err error) {
+func (s *Server) openTimeline(c *request, p *params) (view sharedView, err error) {
 	c.Header("X-Robots-Tag", "noindex, nofollow")
 	c.Header("Cache-Control", "private, no-store")
 	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
@@ -325,7 +325,7 @@ func deadLinkOr(err error) error {
 // openShare looks the token of the address up. What cannot be a token is not
 // looked up. A network that has tried too many links that do not exist is let
 // through to those that were opened before: it may be that of many people.
-func (s *Server) openShare(c *call, views int) (usage.Share, error) {
+func (s *Server) openShare(c *request, views int) (usage.Share, error) {
 	token, network := c.Param("token"), auth.Network(c.ClientIP())
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(secret) != shareTokenBytes {

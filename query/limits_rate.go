@@ -23,8 +23,8 @@ func newRateLimit(now func() time.Time) *rateLimit {
 
 const rateWindow = time.Minute
 
-// rateStanding is where a sender stands in the present minute.
-type rateStanding struct {
+// rateState is where a sender stands in the present minute.
+type rateState struct {
 	// limit is how many requests the minute has, remaining how many of them are left.
 	limit, remaining int64
 	// reset is the end of the minute.
@@ -38,19 +38,19 @@ type rateStanding struct {
 const maxCounts = 50_000
 
 // take counts a request of a sender who has limit of them a minute. One that is refused counts as well, and changes nothing.
-func (r *rateLimit) take(sender string, limit int64) rateStanding {
+func (r *rateLimit) take(sender string, limit int64) rateState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
 	sender = r.roll(sender)
 	r.counts[sender]++
-	return r.standing(r.counts[sender], limit)
+	return r.state(r.counts[sender], limit)
 }
 
 // look returns what take would, without counting.
-func (r *rateLimit) look(sender string, limit int64) rateStanding {
+func (r *rateLimit) look(sender string, limit int64) rateState {
 	r.mu.Lock()
 	defer r.mu.Unlock()
-	return r.standing(r.counts[r.roll(sender)]+1, limit)
+	return r.state(r.counts[r.roll(sender)]+1, limit)
 }
 
 // roll begins a new minute when it is time, and returns under which name the sender counts. It holds mu.
@@ -65,9 +65,9 @@ func (r *rateLimit) roll(sender string) string {
 	return sender
 }
 
-// standing is that of the sender's request number n. It holds mu.
-func (r *rateLimit) standing(n, limit int64) rateStanding {
-	s := rateStanding{limit: limit, remaining: max(0, limit-n), reset: r.start.Add(rateWindow)}
+// state is that of the sender's request number n. It holds mu.
+func (r *rateLimit) state(n, limit int64) rateState {
+	s := rateState{limit: limit, remaining: max(0, limit-n), reset: r.start.Add(rateWindow)}
 	if n > limit {
 		s.wait = s.reset.Sub(r.now())
 	}

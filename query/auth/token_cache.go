@@ -9,53 +9,53 @@ import (
 // maxVerified bounds the memory; when it is full it starts anew.
 const maxVerified = 10_000
 
-// verified remembers tokens that were found good, since checking a signature takes
+// tokenCache remembers tokens that were found good, since checking a signature takes
 // longer than answering many a question. It knows them by their SHA-256, so that none
 // can be taken out of the memory and used. A token that is remembered is good only in
 // its own time and as long as the keys are the same; whether its user and its sign-in
 // still stand is asked elsewhere, for every request. It is safe for concurrent use.
-type verified struct {
+type tokenCache struct {
 	mu    sync.Mutex
-	known map[tokenSum]goodToken
+	known map[tokenSum]verifiedToken
 }
 
 type tokenSum [sha256.Size]byte
 
-// goodToken is what a token said.
-type goodToken struct {
+// verifiedToken is what a token said.
+type verifiedToken struct {
 	who Principal
 	// from is the later of nbf and iat, zero without either.
 	from time.Time
 	// issuer made the token, with keys of this version; nil for ourselves, whose keys
 	// do not change.
-	issuer     *outsideIssuer
+	issuer     *federatedIssuer
 	keyVersion uint64
 }
 
-func newVerified() *verified { return &verified{known: map[tokenSum]goodToken{}} }
+func newTokenCache() *tokenCache { return &tokenCache{known: map[tokenSum]verifiedToken{}} }
 
 // find returns the token of a sum, if it is good at this time and by the keys of now.
-func (v *verified) find(sum tokenSum, now time.Time) (goodToken, bool) {
+func (v *tokenCache) find(sum tokenSum, now time.Time) (verifiedToken, bool) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	token, ok := v.known[sum]
 	if !ok {
-		return goodToken{}, false
+		return verifiedToken{}, false
 	}
 	if !token.holds(now) {
 		delete(v.known, sum)
-		return goodToken{}, false
+		return verifiedToken{}, false
 	}
 	return token, true
 }
 
 // holds is as strict as the parser is with the times of a token.
-func (t *goodToken) holds(now time.Time) bool {
+func (t *verifiedToken) holds(now time.Time) bool {
 	return now.Before(t.who.ExpiresAt.Add(leeway)) && !now.Before(t.from.Add(-leeway)) &&
 		(t.issuer == nil || t.issuer.keys.versionNow() == t.keyVersion)
 }
 
-func (v *verified) remember(sum tokenSum, token goodToken) {
+func (v *tokenCache) remember(sum tokenSum, token verifiedToken) {
 	v.mu.Lock()
 	defer v.mu.Unlock()
 	if len(v.known) >= maxVerified {

@@ -176,7 +176,7 @@ var nullableOfAlert = []string{"agent", "model", "provider"}
 
 // createAlert makes a rule. Its answer is the only one that holds the secrets of its
 // webhooks.
-func (s *Server) createAlert(c *call) error {
+func (s *Server) createAlert(c *request) error {
 	var request alertRequest
 	if err := c.body(&request, nullableOfAlert...); err != nil {
 		return err
@@ -200,7 +200,7 @@ func (s *Server) createAlert(c *call) error {
 
 // changeAlert changes what is given of a rule. The answer holds the secrets of
 // webhooks that were added.
-func (s *Server) changeAlert(c *call) error {
+func (s *Server) changeAlert(c *request) error {
 	id, err := ruleID(c)
 	if err != nil {
 		return err

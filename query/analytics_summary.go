@@ -52,7 +52,7 @@ type monthEndReply struct {
 
 // summary answers totals, their change, the dearest agents and models, and where
 // the month is heading.
-func (s *Server) summary(c *call) error {
+func (s *Server) summary(c *request) error {
 	p := c.params("from", "to")
 	span := usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays)))
 	if err := p.err(); err != nil {

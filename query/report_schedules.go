@@ -37,7 +37,7 @@ func newScheduleReply(x *report.Schedule) scheduleReply {
 }
 
 // listSchedules answers a page of the account's schedules, newest first.
-func (s *Server) listSchedules(c *call) error {
+func (s *Server) listSchedules(c *request) error {
 	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
 	if err := p.err(); err != nil {
@@ -69,7 +69,7 @@ type scheduleRequest struct {
 }
 
 // parse returns the schedule that is asked for, as it would be made now.
-func (q *scheduleRequest) parse(c *call, now time.Time) (*report.Schedule, error) {
+func (q *scheduleRequest) parse(c *request, now time.Time) (*report.Schedule, error) {
 	x := &report.Schedule{
 		ID: schema.NewID(now), AccountID: c.who.AccountID, Title: q.Title, Frequency: q.Frequency, Timezone: q.Timezone,
 		Agents: q.Agents, GroupBy: q.GroupBy, Recipients: q.Recipients, CreatedBy: &c.who.UserID, CreatedAt: now,
@@ -85,7 +85,7 @@ func (q *scheduleRequest) parse(c *call, now time.Time) (*report.Schedule, error
 }
 
 // createSchedule has reports made and sent from now on.
-func (s *Server) createSchedule(c *call) error {
+func (s *Server) createSchedule(c *request) error {
 	var request scheduleRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -110,7 +110,7 @@ func (s *Server) createSchedule(c *call) error {
 }
 
 // deleteSchedule ends a schedule. Its reports stay.
-func (s *Server) deleteSchedule(c *call) error {
+func (s *Server) deleteSchedule(c *request) error {
 	id, err := schema.ParseID(report.SchedulePrefix, c.Param("id"))
 	if err != nil {
 		return storeError(report.ErrNotFound, "schedule")

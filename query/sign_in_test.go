@@ -114,7 +114,7 @@ func counted(t *testing.T, w *world, outcome string) float64 {
 
 // After several failed sign-ins the next has to wait, right or wrong, and is told
 // how long; other users sign in meanwhile.
-func TestFailedLoginsAreSlowed(t *testing.T) {
+func TestFailedLoginsAreThrottled(t *testing.T) {
 	t.Parallel()
 	at := time.Now() // It stands still: a busy machine takes longer for a try than the first waits.
 	w := newWorldWith(t, database(t), func(c *query.Config) { c.Now = func() time.Time { return at } })

@@ -26,7 +26,7 @@ type roles = map[string]account.Role
 
 // Whoever an outside provider signs in reads and manages as its claims say, is named in
 // the audit log, and can be shut out.
-func TestOutsideUsers(t *testing.T) {
+func TestFederatedUsers(t *testing.T) {
 	t.Parallel()
 	provider := newIDP(t)
 	w := provider.world(t)
@@ -91,7 +91,7 @@ func TestOutsideUsers(t *testing.T) {
 }
 
 // An outside owner does not count as the one who can always sign in.
-func TestOutsideOwnerIsNotTheLast(t *testing.T) {
+func TestFederatedOwnerIsNotTheLast(t *testing.T) {
 	t.Parallel()
 	provider := newIDP(t)
 	w := provider.world(t)
@@ -125,13 +125,13 @@ func TestClaimsAreMapped(t *testing.T) {
 }
 
 // Whatever is wrong with a provider's token, nothing is read: 401, with the scheme.
-func TestBadOutsideTokensAreRefused(t *testing.T) {
+func TestBadFederatedTokensAreRefused(t *testing.T) {
 	t.Parallel()
 	provider := newIDP(t)
 	w := provider.world(t)
 	good := provider.sign("r1", provider.claims(w.alice))
 	w.send(good, http.MethodGet, "/v1/events", "").want(http.StatusOK)
-	for name, token := range w.badOutsideTokens(provider) {
+	for name, token := range w.badFederatedTokens(provider) {
 		answer := w.send(token, http.MethodGet, "/v1/events", "")
 		if refusal := answer.refused(http.StatusUnauthorized); refusal.Title != "Unauthorized" || answer.header.Get("WWW-Authenticate") != "Bearer" {
 			t.Errorf("%s: %+v with WWW-Authenticate %q", name, refusal, answer.header.Get("WWW-Authenticate"))
@@ -139,8 +139,8 @@ func TestBadOutsideTokensAreRefused(t *testing.T) {
 	}
 }
 
-// badOutsideTokens differ from a good one in one thing each.
-func (w *world) badOutsideTokens(provider *idp) map[string]string {
+// badFederatedTokens differ from a good one in one thing each.
+func (w *world) badFederatedTokens(provider *idp) map[string]string {
 	good := provider.sign("r1", provider.claims(w.alice))
 	parts := strings.Split(good, ".")
 	public := provider.keys["r1"].Public().(*rsa.PublicKey)
@@ -186,12 +186,12 @@ func (w *world) badOutsideTokens(provider *idp) map[string]string {
 	}
 	jwk := publicJWK(stranger)
 	tokens["its own key in the header"] = with(jwt.SigningMethodRS256, stranger, map[string]any{"kid": "r9", "jwk": jwk, "jku": provider.url})
-	maps.Copy(tokens, w.badOutsideClaims(provider))
+	maps.Copy(tokens, w.badFederatedClaims(provider))
 	return tokens
 }
 
-// badOutsideClaims are well signed, and say what is not accepted.
-func (w *world) badOutsideClaims(provider *idp) map[string]string {
+// badFederatedClaims are well signed, and say what is not accepted.
+func (w *world) badFederatedClaims(provider *idp) map[string]string {
 	now := provider.clock()
 	tokens := map[string]string{}
 	for name, change := range map[string]func(c jwt.MapClaims){

@@ -38,7 +38,7 @@ func newRetentionReply(r *usage.Retention) retentionReply {
 }
 
 // retention answers how long the account keeps single events.
-func (s *Server) retention(c *call) error {
+func (s *Server) retention(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -54,7 +54,7 @@ type retentionRequest struct {
 }
 
 // putRetention has the account's events deleted sooner than the installation does.
-func (s *Server) putRetention(c *call) error {
+func (s *Server) putRetention(c *request) error {
 	var request retentionRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -77,7 +77,7 @@ func (s *Server) putRetention(c *call) error {
 }
 
 // retentionFault says between which bounds a retention may be.
-func (s *Server) retentionFault(c *call) error {
+func (s *Server) retentionFault(c *request) error {
 	r, err := s.usage.Retention(c.ctx(), c.who.AccountID)
 	if err != nil {
 		return storeError(err, "retention")
@@ -90,7 +90,7 @@ func (s *Server) retentionFault(c *call) error {
 }
 
 // deleteRetention has the account's events kept as long as the installation keeps them.
-func (s *Server) deleteRetention(c *call) error {
+func (s *Server) deleteRetention(c *request) error {
 	if _, err := s.setRetention(c, "account.remove_retention", struct{}{}, nil); err != nil {
 		return err
 	}
@@ -98,7 +98,7 @@ func (s *Server) deleteRetention(c *call) error {
 	return nil
 }
 
-func (s *Server) setRetention(c *call, action string, detail any, days *int) (after usage.Retention, err error) {
+func (s *Server) setRetention(c *request, action string, detail any, days *int) (after usage.Retention, err error) {
 	at := s.now().UTC().Truncate(time.Microsecond)
 	err = s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (target string, err error) {
 		if err := usage.SetRetention(ctx, tx, c.who.AccountID, days, at, c.who.UserID); err != nil {

@@ -40,15 +40,15 @@ type Provider struct {
 	Roles map[string]account.Role `json:"roles"`
 }
 
-// outsideAlgorithms are signed with a private key, so that whoever can check a token
+// federatedAlgorithms are signed with a private key, so that whoever can check a token
 // cannot make one.
-var outsideAlgorithms = []string{
+var federatedAlgorithms = []string{
 	jwt.SigningMethodRS256.Alg(), jwt.SigningMethodES256.Alg(), jwt.SigningMethodEdDSA.Alg(),
 }
 
 func (p Provider) withDefaults() Provider {
 	if len(p.Algorithms) == 0 {
-		p.Algorithms = outsideAlgorithms
+		p.Algorithms = federatedAlgorithms
 	}
 	if p.AccountClaim == "" {
 		p.AccountClaim = "acc"
@@ -74,8 +74,8 @@ func (p Provider) validate() error {
 		return errors.New("jwks_url is not an https address; http is for this machine only")
 	}
 	for _, algorithm := range p.Algorithms {
-		if !slices.Contains(outsideAlgorithms, algorithm) {
-			return fmt.Errorf("algorithm %q is none of %v", algorithm, outsideAlgorithms)
+		if !slices.Contains(federatedAlgorithms, algorithm) {
+			return fmt.Errorf("algorithm %q is none of %v", algorithm, federatedAlgorithms)
 		}
 	}
 	for value, id := range p.Accounts {

@@ -7,14 +7,14 @@ import (
 	"time"
 )
 
-// Slowdown makes guessing passwords slow. It counts failed sign-ins of an e-mail
+// Throttle makes guessing passwords slow. It counts failed sign-ins of an e-mail
 // address from a network, of the e-mail address from anywhere, and of the network
 // for any e-mail address, and asks for growing waits between tries once there were
 // too many. The last two counts do not hold up somebody who tries from a network
 // that has signed in to this e-mail address before, so that a stranger, be it
 // elsewhere or behind the same proxy, cannot lock its owner out. It counts in
 // memory: each replica has its own. It is safe for concurrent use.
-type Slowdown struct {
+type Throttle struct {
 	now func() time.Time
 
 	mu    sync.Mutex
@@ -36,9 +36,9 @@ type tryState struct {
 	waited bool
 }
 
-// slowRule says from which failure on there is a wait, which doubles with each
+// throttleRule says from which failure on there is a wait, which doubles with each
 // further one from one second up to longest.
-type slowRule struct {
+type throttleRule struct {
 	free    int
 	longest time.Duration
 }
@@ -46,10 +46,10 @@ type slowRule struct {
 // The rules of a pair, of a pair that has signed in before, of an e-mail address and
 // of a network.
 var (
-	strangerRule = slowRule{free: 5, longest: 15 * time.Minute}
-	familiarRule = slowRule{free: 5, longest: time.Minute}
-	emailRule    = slowRule{free: 20, longest: time.Minute}
-	networkRule  = slowRule{free: 50, longest: time.Minute}
+	strangerRule = throttleRule{free: 5, longest: 15 * time.Minute}
+	familiarRule = throttleRule{free: 5, longest: time.Minute}
+	emailRule    = throttleRule{free: 20, longest: time.Minute}
+	networkRule  = throttleRule{free: 50, longest: time.Minute}
 )
 
 // forgetAfter is how long a failure counts.
@@ -61,9 +61,9 @@ const familiarAge = time.Minute
 // maxTries bounds the memory: about 200 bytes an entry.
 const maxTries = 100_000
 
-// NewSlowdown returns a Slowdown that has seen nothing.
-func NewSlowdown(now func() time.Time) *Slowdown {
-	return &Slowdown{now: now, tries: map[tryKey]*tryState{}}
+// NewThrottle returns a Throttle that has seen nothing.
+func NewThrottle(now func() time.Time) *Throttle {
+	return &Throttle{now: now, tries: map[tryKey]*tryState{}}
 }
 
 // Network returns the network that tries from an address are counted for: the
@@ -102,7 +102,7 @@ func (t Try) key() tryKey { return tryKey{strings.ToLower(t.Email), Network(t.Ad
 // is called, so that many tries at once gain nothing. Else it returns how long
 // to wait, and the try does not count; first is set for the first such try of the
 // e-mail address from the network since one that failed.
-func (s *Slowdown) Begin(t Try) (wait time.Duration, first bool) {
+func (s *Throttle) Begin(t Try) (wait time.Duration, first bool) {
 	key := t.key()
 	wait, familiar := s.begin(key)
 	if wait > 0 && familiar == nil {
@@ -113,7 +113,7 @@ func (s *Slowdown) Begin(t Try) (wait time.Duration, first bool) {
 }
 
 // wait notes that a try had to wait, and returns whether it is the first.
-func (s *Slowdown) wait(key tryKey) bool {
+func (s *Throttle) wait(key tryKey) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	pair := s.state(key, s.now())
@@ -124,7 +124,7 @@ func (s *Slowdown) wait(key tryKey) bool {
 
 // begin is Begin as far as it is known whether the pair is familiar; nil says that it
 // is not known and would matter.
-func (s *Slowdown) begin(key tryKey) (wait time.Duration, familiar *bool) {
+func (s *Throttle) begin(key tryKey) (wait time.Duration, familiar *bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -148,7 +148,7 @@ func (s *Slowdown) begin(key tryKey) (wait time.Duration, familiar *bool) {
 	return 0, familiar
 }
 
-func (t *tryState) wait(rule slowRule, now time.Time) time.Duration {
+func (t *tryState) wait(rule throttleRule, now time.Time) time.Duration {
 	over := t.failures - rule.free
 	if over <= 0 {
 		return 0
@@ -156,7 +156,7 @@ func (t *tryState) wait(rule slowRule, now time.Time) time.Duration {
 	return max(0, t.last.Add(min(rule.longest, time.Second<<min(over-1, 20))).Sub(now))
 }
 
-func (s *Slowdown) remember(key tryKey, familiar bool) {
+func (s *Throttle) remember(key tryKey, familiar bool) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	now := s.now()
@@ -167,7 +167,7 @@ func (s *Slowdown) remember(key tryKey, familiar bool) {
 // Undo takes a try back that was right or came to no answer. The failures before it
 // stay: somebody else may be guessing, from the same network or at another user of the
 // e-mail address.
-func (s *Slowdown) Undo(t Try) {
+func (s *Throttle) Undo(t Try) {
 	key := t.key()
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -179,7 +179,7 @@ func (s *Slowdown) Undo(t Try) {
 }
 
 // state returns the count of key. It holds mu.
-func (s *Slowdown) state(key tryKey, now time.Time) *tryState {
+func (s *Throttle) state(key tryKey, now time.Time) *tryState {
 	t := s.tries[key]
 	if t != nil && !t.forgotten(now) {
 		return t
@@ -196,7 +196,7 @@ func (t *tryState) forgotten(now time.Time) bool { return now.Sub(t.last) >= for
 
 // prune drops what is forgotten anyway, and, when that is not enough, every
 // second of the rest. It holds mu.
-func (s *Slowdown) prune(now time.Time) {
+func (s *Throttle) prune(now time.Time) {
 	drop := false
 	for key, t := range s.tries {
 		if t.forgotten(now) {

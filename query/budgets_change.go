@@ -80,7 +80,7 @@ type budgetDetail struct {
 }
 
 // putBudget sets a cap, or changes it.
-func (s *Server) putBudget(c *call, scope budget.Scope) error {
+func (s *Server) putBudget(c *request, scope budget.Scope) error {
 	var request budgetRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -96,7 +96,7 @@ func (s *Server) putBudget(c *call, scope budget.Scope) error {
 }
 
 // resetBudget starts the spend of the present period again from zero.
-func (s *Server) resetBudget(c *call, scope budget.Scope) error {
+func (s *Server) resetBudget(c *request, scope budget.Scope) error {
 	if err := c.optionalBody(&struct{}{}); err != nil {
 		return err
 	}
@@ -111,7 +111,7 @@ func (s *Server) resetBudget(c *call, scope budget.Scope) error {
 
 // changeBudget runs an administrative act on a cap and answers the cap.
 func (s *Server) changeBudget(
-	c *call, action string, scope budget.Scope, detail any, change func(context.Context, *budget.Store) error,
+	c *request, action string, scope budget.Scope, detail any, change func(context.Context, *budget.Store) error,
 ) error {
 	var after usage.Cap
 	err := s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
@@ -137,7 +137,7 @@ func budgetTarget(scope budget.Scope) string {
 }
 
 // deleteBudget removes a cap.
-func (s *Server) deleteBudget(c *call, scope budget.Scope) error {
+func (s *Server) deleteBudget(c *request, scope budget.Scope) error {
 	err := s.administer(c, "budget.remove", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		return budgetTarget(scope), budget.NewStore(tx).Delete(ctx, scope)
 	})

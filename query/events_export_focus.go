@@ -17,7 +17,7 @@ type focusExporter struct {
 	accountID, accountName string
 }
 
-func newFocusExporter(c *call, accountName string) *focusExporter {
+func newFocusExporter(c *request, accountName string) *focusExporter {
 	return &focusExporter{
 		newCSV(c, "focus.csv", focusHeader()), c.who.AccountID.Text(schema.AccountPrefix), accountName,
 	}

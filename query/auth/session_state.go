@@ -14,33 +14,33 @@ import (
 	"github.com/outlayhq/outlay/schema/pgdb"
 )
 
-// standingAge is how long an answer of the database is believed when no notice of a change comes: so soon a sign-out
+// sessionStateAge is how long an answer of the database is believed when no notice of a change comes: so soon a sign-out
 // shows on every replica, and while notices are lost a disabled user, another role and another plan.
-const standingAge = 10 * time.Second
+const sessionStateAge = 10 * time.Second
 
-// maxStandings bounds the memory; when it is full it starts anew.
-const maxStandings = 10_000
+// maxSessionStates bounds the memory; when it is full it starts anew.
+const maxSessionStates = 10_000
 
-// Standing knows whether those who hold a good token may still use it. A token
+// SessionState knows whether those who hold a good token may still use it. A token
 // alone cannot show: it stays good until it expires. It is safe for concurrent use.
-type Standing struct {
+type SessionState struct {
 	db  Accounts
 	now func() time.Time
 
 	mu    sync.Mutex
-	known map[standingKey]standing
+	known map[sessionKey]sessionRecord
 	// changes counts the notices: what was asked before one is not remembered after it.
 	changes int
 }
 
-// A standingKey has an outsider, or else a user. Whatever a provider's token says is in
+// A sessionKey has a federated user, or else one of ours. Whatever a provider's token says is in
 // it, so that another role is not taken for the former.
-type standingKey struct {
+type sessionKey struct {
 	account, user, signIn schema.ID
 	outsider              account.Outsider
 }
 
-type standing struct {
+type sessionRecord struct {
 	user  account.User
 	plan  account.Plan
 	known bool // and not disabled
@@ -55,9 +55,9 @@ type Accounts interface {
 	Write(ctx context.Context, accountID schema.ID, f func(context.Context, pgx.Tx) error) error
 }
 
-// NewStanding returns a Standing that has asked nothing.
-func NewStanding(db Accounts, now func() time.Time) *Standing {
-	return &Standing{db: db, now: now, known: map[standingKey]standing{}}
+// NewSessionState returns a SessionState that has asked nothing.
+func NewSessionState(db Accounts, now func() time.Time) *SessionState {
+	return &SessionState{db: db, now: now, known: map[sessionKey]sessionRecord{}}
 }
 
 const selectUser = `
@@ -70,10 +70,10 @@ const selectUserInSignIn = selectUser + `
 	AND NOT EXISTS (SELECT FROM refresh_tokens WHERE sign_in_id = $3 AND account_id = $1 AND revoked_at IS NOT NULL)`
 
 // Check returns who with the plan of the account and the user and its role, address and age as they are now, or ErrBadToken when the
-// user is gone or disabled or the sign-in was ended. An outsider whom nobody has seen
+// user is gone or disabled or the sign-in was ended. A federated user whom nobody has seen
 // yet becomes a user.
-func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) {
-	key := standingKey{account: who.AccountID, user: who.UserID, signIn: who.SignIn}
+func (s *SessionState) Check(ctx context.Context, who Principal) (Principal, error) {
+	key := sessionKey{account: who.AccountID, user: who.UserID, signIn: who.SignIn}
 	if who.Outsider != nil {
 		key.outsider = *who.Outsider
 	}
@@ -81,7 +81,7 @@ func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) 
 	found, ok := s.known[key]
 	changes := s.changes
 	s.mu.Unlock()
-	if !ok || s.now().Sub(found.at) >= standingAge {
+	if !ok || s.now().Sub(found.at) >= sessionStateAge {
 		var err error
 		if found, err = s.ask(ctx, key); err != nil {
 			return Principal{}, err
@@ -96,7 +96,7 @@ func (s *Standing) Check(ctx context.Context, who Principal) (Principal, error) 
 	return who, nil
 }
 
-func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, err error) {
+func (s *SessionState) ask(ctx context.Context, key sessionKey) (found sessionRecord, err error) {
 	found.at = s.now()
 	if key.outsider.Issuer == "" {
 		err = s.askUser(ctx, key, &found)
@@ -115,7 +115,7 @@ func (s *Standing) ask(ctx context.Context, key standingKey) (found standing, er
 	return found, err
 }
 
-func (s *Standing) askUser(ctx context.Context, key standingKey, found *standing) error {
+func (s *SessionState) askUser(ctx context.Context, key sessionKey, found *sessionRecord) error {
 	statement, args := selectUser, []any{key.account, key.user}
 	if !key.signIn.IsZero() {
 		statement, args = selectUserInSignIn, append(args, key.signIn)
@@ -131,20 +131,20 @@ func (s *Standing) askUser(ctx context.Context, key standingKey, found *standing
 	return nil
 }
 
-func (s *Standing) remember(key standingKey, found standing, changes int) {
+func (s *SessionState) remember(key sessionKey, found sessionRecord, changes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	if s.changes != changes {
 		return
 	}
-	if len(s.known) >= maxStandings {
+	if len(s.known) >= maxSessionStates {
 		clear(s.known)
 	}
 	s.known[key] = found
 }
 
 // Changed makes every next Check ask again: accounts or users are not what they were.
-func (s *Standing) Changed() {
+func (s *SessionState) Changed() {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++
@@ -152,7 +152,7 @@ func (s *Standing) Changed() {
 }
 
 // Forget makes the next Check of a user ask again, on this replica.
-func (s *Standing) Forget(userID schema.ID) {
+func (s *SessionState) Forget(userID schema.ID) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	s.changes++

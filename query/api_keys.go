@@ -50,7 +50,7 @@ type newSecretReply struct {
 }
 
 // listKeys answers a page of the account's API keys, newest first, ended ones included.
-func (s *Server) listKeys(c *call) error {
+func (s *Server) listKeys(c *request) error {
 	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
 	if err := p.err(); err != nil {
@@ -106,7 +106,7 @@ func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err erro
 }
 
 // createKey makes an API key and answers it with its secret, once.
-func (s *Server) createKey(c *call) error {
+func (s *Server) createKey(c *request) error {
 	var request createKeyRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -136,7 +136,7 @@ type rotateKeyRequest struct {
 const maxGrace = 30 * 24 * time.Hour
 
 // rotateKey makes a new API key in the place of an old one.
-func (s *Server) rotateKey(c *call) error {
+func (s *Server) rotateKey(c *request) error {
 	var request rotateKeyRequest
 	if err := c.optionalBody(&request); err != nil {
 		return err
@@ -161,7 +161,7 @@ func (s *Server) rotateKey(c *call) error {
 }
 
 // revokeKey ends an API key.
-func (s *Server) revokeKey(c *call) error {
+func (s *Server) revokeKey(c *request) error {
 	id, err := schema.ParseID(schema.KeyPrefix, c.Param("id"))
 	if err != nil {
 		return storeError(account.ErrNotFound, "API key")

@@ -62,7 +62,7 @@ func (p overridePosition) compare(q overridePosition) int {
 }
 
 // listOverrides answers a page of the account's own prices, by match, provider and start.
-func (s *Server) listOverrides(c *call) error {
+func (s *Server) listOverrides(c *request) error {
 	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, func(*overridePosition) bool { return true })
 	if err := p.err(); err != nil {
@@ -161,7 +161,7 @@ var (
 
 // createOverride gives the account a price of its own. What was priced before stays as
 // it is.
-func (s *Server) createOverride(c *call) error {
+func (s *Server) createOverride(c *request) error {
 	var request overrideRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -194,7 +194,7 @@ func (s *Server) createOverride(c *call) error {
 }
 
 // deleteOverride takes a price of the account's own away; the published one holds again.
-func (s *Server) deleteOverride(c *call) error {
+func (s *Server) deleteOverride(c *request) error {
 	id, err := schema.ParseID(tariff.Prefix, c.Param("id"))
 	if err != nil {
 		return storeError(account.ErrNotFound, "price override")

@@ -30,7 +30,7 @@ func (e *TooManyTriesError) Error() string {
 type SignIn struct {
 	users    *account.Store
 	hasher   *account.Hasher
-	slow     *Slowdown
+	throttle *Throttle
 	familiar FamiliarFunc
 }
 
@@ -38,8 +38,8 @@ type SignIn struct {
 type FamiliarFunc func(ctx context.Context, email, network string) (bool, error)
 
 // NewSignIn returns a SignIn that finds users in users.
-func NewSignIn(users *account.Store, hasher *account.Hasher, slow *Slowdown, familiar FamiliarFunc) *SignIn {
-	return &SignIn{users: users, hasher: hasher, slow: slow, familiar: familiar}
+func NewSignIn(users *account.Store, hasher *account.Hasher, throttle *Throttle, familiar FamiliarFunc) *SignIn {
+	return &SignIn{users: users, hasher: hasher, throttle: throttle, familiar: familiar}
 }
 
 // Attempt is what somebody signs in with.
@@ -60,12 +60,12 @@ func (s *SignIn) Check(ctx context.Context, a Attempt) (account.User, error) {
 		familiar, err := s.familiar(ctx, a.Email, Network(a.Address))
 		return err == nil && familiar
 	}}
-	if wait, first := s.slow.Begin(try); wait > 0 {
+	if wait, first := s.throttle.Begin(try); wait > 0 {
 		return account.User{}, &TooManyTriesError{Wait: wait, First: first}
 	}
 	user, err := s.check(ctx, a)
 	if !errors.Is(err, ErrWrongPassword) {
-		s.slow.Undo(try)
+		s.throttle.Undo(try)
 	}
 	return user, err
 }

@@ -27,7 +27,7 @@ type exporter interface {
 // exportEvents streams all events that the filters let through, newest first. It
 // reads page by page, each in its own transaction, so that a slow client holds
 // nothing in the database.
-func (s *Server) exportEvents(c *call) error {
+func (s *Server) exportEvents(c *request) error {
 	p := c.params(eventFilters("format")...)
 	filter, format := p.eventFilter(), p.oneOf("format", "csv", "csv", "ndjson", "focus")
 	if err := p.err(); err != nil {
@@ -59,7 +59,7 @@ func (s *Server) exportEvents(c *call) error {
 	}
 }
 
-func sendPage(c *call, out exporter, events []usage.Event) error {
+func sendPage(c *request, out exporter, events []usage.Event) error {
 	for i := range events {
 		out.event(&events[i])
 	}
@@ -75,7 +75,7 @@ func sendPage(c *call, out exporter, events []usage.Event) error {
 	return c.ctx().Err()
 }
 
-func (s *Server) newExporter(c *call, format string) (exporter, error) {
+func (s *Server) newExporter(c *request, format string) (exporter, error) {
 	switch format {
 	case "ndjson":
 		c.Header("Content-Type", "application/x-ndjson")
@@ -94,7 +94,7 @@ func (s *Server) newExporter(c *call, format string) (exporter, error) {
 
 // ndjsonExporter writes one JSON object a line, the same as in the list.
 type ndjsonExporter struct {
-	c      *call
+	c      *request
 	buffer []byte
 }
 

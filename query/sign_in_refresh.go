@@ -17,7 +17,7 @@ type refreshRequest struct {
 	RefreshToken string `json:"refresh_token"`
 }
 
-func (c *call) refreshToken() (string, error) {
+func (c *request) refreshToken() (string, error) {
 	var request refreshRequest
 	if err := c.body(&request); err != nil {
 		return "", err
@@ -32,7 +32,7 @@ var errBadRefresh = problem.New(problem.Unauthorized,
 	"The refresh token is not valid: it has expired, was used before, or the sign-in was ended. Sign in again.")
 
 // refresh exchanges a refresh token for a token and the next refresh token.
-func (s *Server) refresh(c *call) error {
+func (s *Server) refresh(c *request) error {
 	token, err := c.refreshToken()
 	if err != nil {
 		return err
@@ -52,7 +52,7 @@ func (s *Server) refresh(c *call) error {
 // exchange returns the next refresh token, or none when this one was used before:
 // somebody else has it, or had it first. Then the sign-in has ended, and the audit log
 // has it.
-func (s *Server) exchange(c *call, token string) (who auth.Principal, next string, err error) {
+func (s *Server) exchange(c *request, token string) (who auth.Principal, next string, err error) {
 	ctx, cancel := c.finishing()
 	defer cancel()
 	accountID, err := s.signIns.Account(ctx, s.pool, token)
@@ -87,7 +87,7 @@ func refreshOutcome(err error, reused bool) string {
 
 // logout ends the sign-in of a refresh token. It succeeds for a token that is of
 // no use any more.
-func (s *Server) logout(c *call) error {
+func (s *Server) logout(c *request) error {
 	token, err := c.refreshToken()
 	if err != nil {
 		return err
@@ -99,7 +99,7 @@ func (s *Server) logout(c *call) error {
 	return nil
 }
 
-func (s *Server) endSignIn(c *call, token string) error {
+func (s *Server) endSignIn(c *request, token string) error {
 	ctx, cancel := c.finishing()
 	defer cancel()
 	accountID, err := s.signIns.Account(ctx, s.pool, token)
@@ -117,7 +117,7 @@ func (s *Server) endSignIn(c *call, token string) error {
 		return err
 	})
 	if err == nil {
-		s.standing.Forget(userID)
+		s.sessions.Forget(userID)
 	}
 	return err
 }
@@ -143,7 +143,7 @@ func (r *changePasswordRequest) err() error {
 
 // changePassword gives the user another password and ends all of the user's
 // sign-ins.
-func (s *Server) changePassword(c *call) error {
+func (s *Server) changePassword(c *request) error {
 	var request changePasswordRequest
 	if err := c.body(&request); err != nil {
 		return err
@@ -158,7 +158,7 @@ func (s *Server) changePassword(c *call) error {
 		return storeError(err, "user")
 	}
 	if user.Outside() {
-		return errOutsider
+		return errFederatedUser
 	}
 	// The same check as signing in, so that a stolen token guesses no faster.
 	attempt := auth.Attempt{Email: user.Email, Password: request.CurrentPassword, AccountID: user.AccountID, Address: c.ClientIP()}
@@ -181,7 +181,7 @@ func (s *Server) changePassword(c *call) error {
 	if err != nil {
 		return err
 	}
-	s.standing.Forget(user.ID)
+	s.sessions.Forget(user.ID)
 	c.Status(http.StatusNoContent)
 	return nil
 }

@@ -122,14 +122,14 @@ func alertError(err error) error {
 }
 
 // alerting runs f on what the caller's account may see of alerts.
-func (s *Server) alerting(c *call, f func(context.Context, *alert.Store) error) error {
+func (s *Server) alerting(c *request, f func(context.Context, *alert.Store) error) error {
 	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
 		return f(ctx, alert.NewStore(tx))
 	})
 }
 
 // listAlerts answers a page of the account's rules, newest first.
-func (s *Server) listAlerts(c *call) error {
+func (s *Server) listAlerts(c *request) error {
 	p := c.params("limit", "cursor")
 	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
 	if err := p.err(); err != nil {
@@ -158,7 +158,7 @@ func (s *Server) listAlerts(c *call) error {
 }
 
 // ruleID reads the id of the path; one that cannot be is not there.
-func ruleID(c *call) (schema.ID, error) {
+func ruleID(c *request) (schema.ID, error) {
 	id, err := schema.ParseID(alert.RulePrefix, c.Param("id"))
 	if err != nil {
 		return id, alertError(alert.ErrNotFound)
@@ -167,7 +167,7 @@ func ruleID(c *call) (schema.ID, error) {
 }
 
 // alert answers a rule.
-func (s *Server) alert(c *call) error {
+func (s *Server) alert(c *request) error {
 	if err := c.params().err(); err != nil {
 		return err
 	}
@@ -191,7 +191,7 @@ func (s *Server) alert(c *call) error {
 }
 
 // deleteAlert removes a rule. An incident of it that lasts ends without a message.
-func (s *Server) deleteAlert(c *call) error {
+func (s *Server) deleteAlert(c *request) error {
 	id, err := ruleID(c)
 	if err != nil {
 		return err
