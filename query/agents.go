@@ -102,19 +102,14 @@ func (s *Server) listAgents(c *request) error {
 	if err != nil {
 		return storeError(err, "agent")
 	}
-	page := list[agentReply]{Data: make([]agentReply, 0, limit)}
-	for i := range agents[:min(limit, len(agents))] {
-		page.Data = append(page.Data, newAgentReply(&agents[i]))
+	page, err := pageOf(c, p, limit, agents, newAgentReply, func(a *usage.Agent) agentPosition {
+		return agentPosition{q.Range.From.Unix(), q.Range.To.Unix(), a.SortKey.String(), a.Name}
+	})
+	if err != nil {
+		return err
 	}
 	if err := s.addBudgets(c, pointers(page.Data)...); err != nil {
 		return err
-	}
-	if len(agents) > limit {
-		last := &agents[limit-1]
-		page.NextCursor, err = writeCursor(c, p, agentPosition{q.Range.From.Unix(), q.Range.To.Unix(), last.SortKey.String(), last.Name})
-		if err != nil {
-			return err
-		}
 	}
 	return c.reply(page)
 }

@@ -84,30 +84,22 @@ func (s *Server) ofRule(h ruleHandler) handler {
 func (s *Server) listDeliveries(c *request, rule *schema.ID) error {
 	p := c.params("limit", "cursor")
 	limit := p.limit()
-	position := readCursor(c, p, (*timedPosition).valid)
+	after := readCursor(c, p, (*timedPosition).valid)
 	if err := p.err(); err != nil {
 		return err
 	}
-	before, id := position.place()
+	_, end := usage.AllTime()
+	at := after.place(end)
 	var found []alert.Delivery
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		found, err = store.Deliveries(ctx, c.who.AccountID, rule, before, id, limit+1)
+		found, err = store.Deliveries(ctx, c.who.AccountID, rule, at.Time, at.ID, limit+1)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	page := list[messageReply]{Data: make([]messageReply, 0, limit)}
-	for i := range found[:min(limit, len(found))] {
-		page.Data = append(page.Data, newMessageReply(&found[i]))
-	}
-	if len(found) > limit {
-		last := &found[limit-1]
-		if page.NextCursor, err = writeCursor(c, p, timedPosition{last.CreatedAt.UnixMicro(), last.ID}); err != nil {
-			return err
-		}
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, found, newMessageReply,
+		func(d *alert.Delivery) timedPosition { return newTimedPosition(d.CreatedAt, d.ID) })
 }
 
 // replayDelivery has a message sent again, under the same id.

@@ -58,27 +58,6 @@ func newIncidentReply(i *alert.Incident, told []alert.Notification) incidentRepl
 	return reply
 }
 
-// timedPosition is the last item of a page of what has a time and an id.
-type timedPosition struct {
-	Micros int64     `json:"t"`
-	ID     schema.ID `json:"i"`
-}
-
-func (p *timedPosition) valid() bool {
-	first, end := usage.AllTime()
-	t := time.UnixMicro(p.Micros)
-	return !t.Before(first) && t.Before(end)
-}
-
-// place returns where a page begins: behind a position, or at the newest item.
-func (p *timedPosition) place() (time.Time, schema.ID) {
-	if p == nil {
-		_, end := usage.AllTime()
-		return end, schema.ID{}
-	}
-	return time.UnixMicro(p.Micros), p.ID
-}
-
 // incidentFilter reads the parameters that choose incidents.
 func incidentFilter(p *params) alert.IncidentFilter {
 	_, end := usage.AllTime()
@@ -103,15 +82,15 @@ func incidentFilter(p *params) alert.IncidentFilter {
 func (s *Server) listIncidents(c *request) error {
 	p := c.params("alert_id", "agent", "state", "from", "to", "limit", "cursor")
 	filter, limit := incidentFilter(p), p.limit()
-	position := readCursor(c, p, (*timedPosition).valid)
+	after := readCursor(c, p, (*timedPosition).valid)
 	if err := p.err(); err != nil {
 		return err
 	}
-	before, id := position.place()
+	at := after.place(filter.To)
 	var incidents []alert.Incident
 	var told map[schema.ID][]alert.Notification
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		if incidents, err = store.Incidents(ctx, c.who.AccountID, filter, before, id, limit+1); err != nil {
+		if incidents, err = store.Incidents(ctx, c.who.AccountID, filter, at.Time, at.ID, limit+1); err != nil {
 			return err
 		}
 		told, err = store.Notifications(ctx, c.who.AccountID, incidents)
@@ -120,15 +99,7 @@ func (s *Server) listIncidents(c *request) error {
 	if err != nil {
 		return alertError(err)
 	}
-	page := list[incidentReply]{Data: make([]incidentReply, 0, limit)}
-	for i := range incidents[:min(limit, len(incidents))] {
-		page.Data = append(page.Data, newIncidentReply(&incidents[i], told[incidents[i].ID]))
-	}
-	if len(incidents) > limit {
-		last := &incidents[limit-1]
-		if page.NextCursor, err = writeCursor(c, p, timedPosition{last.StartedAt.UnixMicro(), last.ID}); err != nil {
-			return err
-		}
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, incidents,
+		func(i *alert.Incident) incidentReply { return newIncidentReply(i, told[i.ID]) },
+		func(i *alert.Incident) timedPosition { return newTimedPosition(i.StartedAt, i.ID) })
 }

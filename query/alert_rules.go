@@ -148,13 +148,9 @@ func (s *Server) listAlerts(c *request) error {
 		return alertError(err)
 	}
 	rules = slices.DeleteFunc(rules, func(r alert.Rule) bool { return after.passed(r.ID) })
-	page, err := pageOf(c, p, limit, rules,
+	return replyPage(c, p, limit, rules,
 		func(r *alert.Rule) alertReply { return newAlertReply(r, statuses[r.ID]) },
 		func(r *alert.Rule) idPosition { return idPosition{r.ID} })
-	if err != nil {
-		return err
-	}
-	return c.reply(page)
 }
 
 // ruleID reads the id of the path; one that cannot be is not there.

@@ -19,9 +19,10 @@ func (s *Server) hourly(c *request) error {
 	return s.analytics(c, usage.Hour, func(last time.Time) time.Time { return last.Add(-(48 - 1) * time.Hour) })
 }
 
-// analyticsReply is the answer of both, behind its buckets.
+// analyticsReply is the response of both.
 type analyticsReply struct {
-	Totals usageReply `json:"totals"`
+	Data   []bucketReply `json:"data"`
+	Totals usageReply    `json:"totals"`
 	// CompleteUntil is the time up to which everything accepted is in the answer,
 	// null when that is not known.
 	CompleteUntil usage.Time `json:"complete_until"`
@@ -70,11 +71,12 @@ func (s *Server) analytics(c *request, unit usage.Unit, back func(last time.Time
 	if format == "csv" {
 		return c.replyAnalyticsCSV(&q, &answer)
 	}
-	appendRow := func(b []byte, row *usage.Row) []byte {
-		bucket := newBucketReply(&q, row)
-		return appendBucket(b, &bucket)
+	buckets := make([]bucketReply, len(answer.Rows))
+	for i := range buckets {
+		buckets[i] = newBucketReply(&q, &answer.Rows[i])
 	}
-	return replyWithList(c, nil, "data", answer.Rows, bucketSize, appendRow, analyticsReply{
+	return c.reply(analyticsReply{
+		Data:          buckets,
 		Totals:        newUsageReply(&answer.Totals),
 		CompleteUntil: answer.CompleteUntil,
 		From:          usage.Time{Time: q.Bounds[0]},

@@ -60,11 +60,7 @@ func (s *Server) listKeys(c *request) error {
 	if err != nil {
 		return storeError(err, "API key")
 	}
-	page, err := pageOf(c, p, limit, keys, newKeyReply, func(k *account.Key) idPosition { return idPosition{k.ID} })
-	if err != nil {
-		return err
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, keys, newKeyReply, func(k *account.Key) idPosition { return idPosition{k.ID} })
 }
 
 type createKeyRequest struct {

@@ -77,45 +77,18 @@ func newActReply(a *usage.Act) actReply {
 	return reply
 }
 
-// actPosition is the last act of a page.
-type actPosition struct {
-	Micros int64  `json:"t"`
-	ID     string `json:"a"`
-}
-
-func (p *actPosition) parse() (usage.Position, bool) {
-	first, end := usage.AllTime()
-	id, err := schema.ParseID(auditPrefix, p.ID)
-	t := time.UnixMicro(p.Micros)
-	return usage.Position{Time: t, ID: id}, err == nil && !t.Before(first) && t.Before(end)
-}
-
 // listActs answers a page of the audit log, newest first.
 func (s *Server) listActs(c *request) error {
 	p := c.params("from", "to", "limit", "cursor")
 	_, end := usage.AllTime()
 	from, to := p.span(time.UTC, end, sinceEver)
-	limit, position := p.limit(), usage.Position{Time: to}
-	after := readCursor(c, p, func(at *actPosition) bool { _, ok := at.parse(); return ok })
+	limit, after := p.limit(), readCursor(c, p, (*timedPosition).valid)
 	if err := p.err(); err != nil {
 		return err
 	}
-	if after != nil {
-		position, _ = after.parse()
-	}
-	acts, err := s.usage.Acts(c.ctx(), c.who.AccountID, from, position, limit+1)
+	acts, err := s.usage.Acts(c.ctx(), c.who.AccountID, from, after.place(to), limit+1)
 	if err != nil {
 		return storeError(err, "act")
 	}
-	page := list[actReply]{Data: make([]actReply, 0, limit)}
-	for i := range acts[:min(limit, len(acts))] {
-		page.Data = append(page.Data, newActReply(&acts[i]))
-	}
-	if len(acts) > limit {
-		last := &acts[limit-1]
-		if page.NextCursor, err = writeCursor(c, p, actPosition{last.At.UnixMicro(), last.AuditID.Text(auditPrefix)}); err != nil {
-			return err
-		}
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, acts, newActReply, func(a *usage.Act) timedPosition { return newTimedPosition(a.At.Time, a.AuditID) })
 }

@@ -126,16 +126,7 @@ func (s *Server) listBudgets(c *request) error {
 	if err != nil {
 		return storeError(err, "budget")
 	}
-	page := list[budgetReply]{Data: make([]budgetReply, 0, limit)}
-	for i := range budgets[:min(limit, len(budgets))] {
-		page.Data = append(page.Data, newBudgetReply(&budgets[i]))
-	}
-	if len(budgets) > limit {
-		if page.NextCursor, err = writeCursor(c, p, budgetPosition{budgets[limit-1].Agent}); err != nil {
-			return err
-		}
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, budgets, newBudgetReply, func(b *usage.Cap) budgetPosition { return budgetPosition{b.Agent} })
 }
 
 func pointers[T any](values []T) []*T {

@@ -33,46 +33,20 @@ func (p *params) eventFilter() usage.EventFilter {
 	return f
 }
 
-// eventPosition is the last event of a page.
-type eventPosition struct {
-	Micros int64  `json:"t"`
-	ID     string `json:"e"`
-}
-
-func (p *eventPosition) parse() (usage.Position, bool) {
-	first, end := usage.AllTime()
-	id, err := schema.ParseID(schema.EventPrefix, p.ID)
-	t := time.UnixMicro(p.Micros)
-	return usage.Position{Time: t, ID: id}, err == nil && !t.Before(first) && t.Before(end)
-}
-
 // listEvents answers a page of events, newest first.
 func (s *Server) listEvents(c *request) error {
 	p := c.params(eventFilters("limit", "cursor")...)
 	filter, limit := p.eventFilter(), p.limit()
-	position := usage.Position{Time: filter.To}
-	after := readCursor(c, p, func(at *eventPosition) bool { _, ok := at.parse(); return ok })
+	after := readCursor(c, p, (*timedPosition).valid)
 	if err := p.err(); err != nil {
 		return err
 	}
-	if after != nil {
-		position, _ = after.parse()
-	}
-	// One more than asked for says whether there is another page.
-	events, err := s.usage.Events(c.ctx(), c.who.AccountID, &filter, position, limit+1)
+	events, err := s.usage.Events(c.ctx(), c.who.AccountID, &filter, after.place(filter.To), limit+1)
 	if err != nil {
 		return storeError(err, "event")
 	}
-	var next nextPage
-	if len(events) > limit {
-		events = events[:limit]
-		last := &events[limit-1]
-		next.NextCursor, err = writeCursor(c, p, eventPosition{last.Timestamp.UnixMicro(), last.EventID.String()})
-		if err != nil {
-			return err
-		}
-	}
-	return replyWithList(c, nil, "data", events, eventSize, appendEvent, next)
+	return replyPage(c, p, limit, events, func(e *usage.Event) *usage.Event { return e },
+		func(e *usage.Event) timedPosition { return newTimedPosition(e.Timestamp.Time, schema.ID(e.EventID)) })
 }
 
 // event answers one event and how its cost came about.

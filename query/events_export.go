@@ -1,6 +1,7 @@
 package query
 
 import (
+	"bytes"
 	"errors"
 	"fmt"
 	"net/http"
@@ -95,16 +96,21 @@ func (s *Server) newExporter(c *request, format string) (exporter, error) {
 // ndjsonExporter writes one JSON object a line, the same as in the list.
 type ndjsonExporter struct {
 	c      *request
-	buffer []byte
+	buffer bytes.Buffer
+	err    error // The first one of event, which flush returns.
 }
 
 func (x *ndjsonExporter) event(e *usage.Event) {
-	x.buffer = append(appendEvent(x.buffer, e), '\n')
+	if x.err == nil {
+		x.err = jsonEncoder(&x.buffer).Encode(e)
+	}
 }
 
 func (x *ndjsonExporter) flush() error {
-	_, err := x.c.Writer.Write(x.buffer)
-	x.buffer = x.buffer[:0]
+	if x.err != nil {
+		return x.err
+	}
+	_, err := x.buffer.WriteTo(x.c.Writer)
 	return err
 }
 

@@ -58,13 +58,6 @@ func (s *Server) job(c *request) error {
 	return c.reply(newJobReply(&found))
 }
 
-// jobPosition is the last job of a page.
-type jobPosition struct {
-	ID string `json:"j"`
-}
-
-func (p *jobPosition) parse() (schema.ID, error) { return schema.ParseID(job.Prefix, p.ID) }
-
 // listJobs answers a page of the account's jobs, newest first.
 func (s *Server) listJobs(c *request) error {
 	p := c.params("kind", "state", "limit", "cursor")
@@ -73,26 +66,14 @@ func (s *Server) listJobs(c *request) error {
 	if state := p.oneOf("state", "", string(job.Queued), string(job.Running), string(job.Done), string(job.Failed)); state != "" {
 		filter.State = &state
 	}
-	after := readCursor(c, p, func(at *jobPosition) bool { _, err := at.parse(); return err == nil })
+	after := readCursor(c, p, (*idPosition).valid)
 	if err := p.err(); err != nil {
 		return err
 	}
-	if after != nil {
-		before, _ := after.parse()
-		filter.Before = &before
-	}
+	filter.Before = after.before()
 	jobs, err := s.jobs(c).Page(c.ctx(), c.who.AccountID, filter)
 	if err != nil {
 		return storeError(err, "job")
 	}
-	page := list[jobReply]{Data: make([]jobReply, 0, limit)}
-	for i := range jobs[:min(limit, len(jobs))] {
-		page.Data = append(page.Data, newJobReply(&jobs[i]))
-	}
-	if len(jobs) > limit {
-		if page.NextCursor, err = writeCursor(c, p, jobPosition{page.Data[limit-1].ID}); err != nil {
-			return err
-		}
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, jobs, newJobReply, func(j *job.Job) idPosition { return idPosition{j.ID} })
 }

@@ -75,11 +75,7 @@ func (s *Server) listOverrides(c *request) error {
 	// The database may have another order of letters than compare.
 	slices.SortFunc(own, func(a, b tariff.Override) int { return overridePlace(&a).compare(overridePlace(&b)) })
 	own = slices.DeleteFunc(own, func(o tariff.Override) bool { return after != nil && overridePlace(&o).compare(*after) <= 0 })
-	page, err := pageOf(c, p, limit, own, newOverrideReply, overridePlace)
-	if err != nil {
-		return err
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, own, newOverrideReply, overridePlace)
 }
 
 // overrideRequest is a price as a client sets it. Amounts keep their JSON text, so that

@@ -18,6 +18,10 @@ type unpricedReply struct {
 	LastSeen     usage.Time `json:"last_seen"`
 }
 
+func newUnpricedReply(m *usage.UnpricedModel) unpricedReply {
+	return unpricedReply{nonEmpty(m.Provider), nonEmpty(m.Model), m.Events, m.InputTokens, m.OutputTokens, m.Agents, m.LastSeen}
+}
+
 // unpricedPage is a page of models and the range it is about.
 type unpricedPage struct {
 	From usage.Time `json:"from"`
@@ -60,19 +64,11 @@ func (s *Server) listUnpriced(c *request) error {
 		return storeError(err, "model")
 	}
 	page := unpricedPage{From: usage.Time{Time: q.Range.From}, To: usage.Time{Time: q.Range.To}, CompleteUntil: complete}
-	page.Data = make([]unpricedReply, 0, limit)
-	for i := range models[:min(limit, len(models))] {
-		m := &models[i]
-		page.Data = append(page.Data, unpricedReply{
-			nonEmpty(m.Provider), nonEmpty(m.Model), m.Events, m.InputTokens, m.OutputTokens, m.Agents, m.LastSeen,
-		})
-	}
-	if len(models) > limit {
-		last := &models[limit-1]
-		position := unpricedPosition{q.Range.From.Unix(), q.Range.To.Unix(), last.Events, last.Provider, last.Model}
-		if page.NextCursor, err = writeCursor(c, p, position); err != nil {
-			return err
-		}
+	page.list, err = pageOf(c, p, limit, models, newUnpricedReply, func(m *usage.UnpricedModel) unpricedPosition {
+		return unpricedPosition{q.Range.From.Unix(), q.Range.To.Unix(), m.Events, m.Provider, m.Model}
+	})
+	if err != nil {
+		return err
 	}
 	return c.reply(page)
 }

@@ -107,14 +107,10 @@ func (s *Server) listPrices(c *request) error {
 		}
 		entries = entries[start:]
 	}
-	for i := range entries[:min(limit, len(entries))] {
-		reply.Data = append(reply.Data, newPriceReply(&entries[i]))
-	}
-	if len(entries) > limit {
-		last := &entries[limit-1]
-		if reply.NextCursor, err = writeCursor(c, p, pricePosition{at.UnixMicro(), last.Provider, last.Model}); err != nil {
-			return err
-		}
+	reply.list, err = pageOf(c, p, limit, entries, newPriceReply,
+		func(e *price.Entry) pricePosition { return pricePosition{at.UnixMicro(), e.Provider, e.Model} })
+	if err != nil {
+		return err
 	}
 	return c.reply(reply)
 }

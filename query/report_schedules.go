@@ -52,11 +52,7 @@ func (s *Server) listSchedules(c *request) error {
 		return storeError(err, "schedule")
 	}
 	schedules = slices.DeleteFunc(schedules, func(x report.Schedule) bool { return after.passed(x.ID) })
-	page, err := pageOf(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) idPosition { return idPosition{x.ID} })
-	if err != nil {
-		return err
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) idPosition { return idPosition{x.ID} })
 }
 
 type scheduleRequest struct {

@@ -179,53 +179,33 @@ func (s *Server) oneReport(c *request) error {
 	return c.reply(reply)
 }
 
-// reportPosition is the last report of a page.
-type reportPosition struct {
-	ID string `json:"r"`
-}
-
-func (p *reportPosition) parse() (schema.ID, error) { return schema.ParseID(report.Prefix, p.ID) }
-
 // listReports answers a page of reports, newest first.
 func (s *Server) listReports(c *request) error {
 	p := c.params("limit", "cursor")
 	limit := p.limit()
-	after := readCursor(c, p, func(at *reportPosition) bool { _, err := at.parse(); return err == nil })
+	after := readCursor(c, p, (*idPosition).valid)
 	if err := p.err(); err != nil {
 		return err
 	}
-	var before *schema.ID
-	if after != nil {
-		id, _ := after.parse()
-		before = &id
-	}
-	page := list[reportReply]{Data: make([]reportReply, 0, limit)}
-	more := false
-	err := s.reports(c, func(ctx context.Context, store *report.Store) error {
-		reports, err := store.Page(ctx, c.who.AccountID, before, limit+1)
-		if err != nil {
+	var reports []report.Report
+	var deliveries []report.Delivery
+	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
+		if reports, err = store.Page(ctx, c.who.AccountID, after.before(), limit+1); err != nil {
 			return err
 		}
-		more = len(reports) > limit
 		ids := make([]schema.ID, len(reports))
 		for i := range reports {
 			ids[i] = reports[i].ID
 		}
-		deliveries, err := store.Deliveries(ctx, c.who.AccountID, ids...)
-		for i := range reports[:min(limit, len(reports))] {
-			page.Data = append(page.Data, newReportReply(&reports[i], deliveries))
-		}
+		deliveries, err = store.Deliveries(ctx, c.who.AccountID, ids...)
 		return err
 	})
 	if err != nil {
 		return storeError(err, "report")
 	}
-	if more {
-		if page.NextCursor, err = writeCursor(c, p, reportPosition{page.Data[limit-1].ID}); err != nil {
-			return err
-		}
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, reports,
+		func(r *report.Report) reportReply { return newReportReply(r, deliveries) },
+		func(r *report.Report) idPosition { return idPosition{r.ID} })
 }
 
 // downloadReport answers the document of a report that is ready.

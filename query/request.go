@@ -1,10 +1,12 @@
 package query
 
 import (
+	"bytes"
 	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
+	"io"
 	"net/http"
 	"net/url"
 	"strings"
@@ -171,16 +173,17 @@ func ofUser(h handler) handler {
 func (c *request) reply(v any) error { return c.replyStatus(http.StatusOK, v) }
 
 func (c *request) replyStatus(status int, v any) error {
-	text, err := json.Marshal(v)
-	if err != nil {
-		return fmt.Errorf("write the answer: %w", err)
+	var text bytes.Buffer
+	if err := jsonEncoder(&text).Encode(v); err != nil {
+		return fmt.Errorf("write the response: %w", err)
 	}
-	c.Data(status, "application/json", text)
+	c.Data(status, "application/json", bytes.TrimSuffix(text.Bytes(), []byte("\n")))
 	return nil
 }
 
-// list is the answer of every endpoint that lists.
-type list[T any] struct {
-	Data       []T     `json:"data"`
-	NextCursor *string `json:"next_cursor"`
+// jsonEncoder returns an encoder that leaves <, > and & as they are: no response is a part of an HTML page.
+func jsonEncoder(w io.Writer) *json.Encoder {
+	e := json.NewEncoder(w)
+	e.SetEscapeHTML(false)
+	return e
 }

@@ -200,13 +200,6 @@ func (s *Server) unshareSession(c *request) error {
 	return nil
 }
 
-// sharedReply is a session with a page of its steps, as a stranger may see it.
-type sharedReply struct {
-	sessionReply
-	Steps      []sharedStep `json:"steps"`
-	NextCursor *string      `json:"next_cursor"`
-}
-
 // sharedSession answers the session of a link, to anybody.
 func (s *Server) sharedSession(c *request) error {
 	view, err := s.openTimeline(c, c.params("limit", "cursor"))
@@ -217,7 +210,7 @@ func (s *Server) sharedSession(c *request) error {
 	for i := range steps {
 		steps[i] = newSharedStep(&view.timeline.Steps[i], view.share.IncludeMetadata)
 	}
-	return c.reply(sharedReply{newSessionReply(&view.timeline.Session), steps, view.next})
+	return c.reply(timelineReply[sharedStep]{newSessionReply(&view.timeline.Session), steps, view.next})
 }
 
 // sharePolicy lets the page load its own style sheet and nothing else.

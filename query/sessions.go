@@ -49,8 +49,7 @@ type sessionPosition struct {
 func (p *sessionPosition) valid(order usage.SessionOrder) bool {
 	if order == usage.SessionsByStart {
 		micros, err := strconv.ParseInt(p.SortKey, 10, 64)
-		first, end := usage.AllTime()
-		if start := time.UnixMicro(micros); err != nil || start.Before(first) || !start.Before(end) {
+		if err != nil || !inAllTime(time.UnixMicro(micros)) {
 			return false
 		}
 	}
@@ -82,18 +81,8 @@ func (s *Server) listSessions(c *request) error {
 	if err != nil {
 		return storeError(err, "session")
 	}
-	replies := make([]sessionReply, 0, limit)
-	for i := range sessions[:min(limit, len(sessions))] {
-		replies = append(replies, newSessionReply(&sessions[i].Session))
-	}
-	var page nextPage
-	if len(sessions) > limit {
-		last := &sessions[limit-1]
-		if page.NextCursor, err = writeCursor(c, p, sessionPosition{last.SortKey.String(), last.ID}); err != nil {
-			return err
-		}
-	}
-	return replyWithList(c, nil, "data", replies, sessionSize, appendSession, page)
+	return replyPage(c, p, limit, sessions, func(x *usage.ListedSession) sessionReply { return newSessionReply(&x.Session) },
+		func(x *usage.ListedSession) sessionPosition { return sessionPosition{x.SortKey.String(), x.ID} })
 }
 
 // stepPosition is the last step of a page.
@@ -103,17 +92,20 @@ type stepPosition struct {
 	Offset    int64 `json:"o"`
 }
 
-func (p *stepPosition) valid() bool {
-	first, end := usage.AllTime()
-	t := time.UnixMicro(p.Micros)
-	return !t.Before(first) && t.Before(end)
-}
+func (p *stepPosition) valid() bool { return inAllTime(time.UnixMicro(p.Micros)) }
 
 func (p *stepPosition) place() *usage.StepPosition {
 	if p == nil {
 		return nil
 	}
 	return &usage.StepPosition{Time: time.UnixMicro(p.Micros), Partition: p.Partition, Offset: p.Offset}
+}
+
+// timelineReply is a session with a page of its steps, whose fields the reader may see.
+type timelineReply[S any] struct {
+	sessionReply
+	Steps      []S     `json:"steps"`
+	NextCursor *string `json:"next_cursor"`
 }
 
 // session answers one session with a page of its steps.
@@ -135,7 +127,8 @@ func (s *Server) session(c *request) error {
 	if err != nil {
 		return err
 	}
-	return replyWithList(c, newSessionReply(&timeline.Session), "steps", timeline.Steps, eventSize, appendStep, nextPage{next})
+	// Steps is an empty list and not null behind the last one.
+	return c.reply(timelineReply[usage.Step]{newSessionReply(&timeline.Session), append([]usage.Step{}, timeline.Steps...), next})
 }
 
 // sessionParam returns the session that the address names, in its canonical form.

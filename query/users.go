@@ -40,11 +40,7 @@ func (s *Server) listUsers(c *request) error {
 	if err != nil {
 		return storeError(err, "user")
 	}
-	page, err := pageOf(c, p, limit, users, newUserReply, func(u *account.User) idPosition { return idPosition{u.ID} })
-	if err != nil {
-		return err
-	}
-	return c.reply(page)
+	return replyPage(c, p, limit, users, newUserReply, func(u *account.User) idPosition { return idPosition{u.ID} })
 }
 
 type createUserRequest struct {
