@@ -9,7 +9,6 @@ import (
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
-	"github.com/outlayhq/outlay/schema/problem"
 )
 
 type accountReply struct {
@@ -29,9 +28,6 @@ type limitsReply struct {
 
 // ownAccount answers the caller's account.
 func (s *Server) ownAccount(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	a, err := s.ownAccounts(c).Account(c.ctx(), c.who.AccountID)
 	if err != nil {
 		return storeError(err, "account")
@@ -73,10 +69,7 @@ func (r *changeAccountRequest) err() error {
 	if r.Plan != nil {
 		faults.Add("plan", "is changed by the operator of this installation only, with outlay account plan")
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 // changeAccount changes name and sharing of the owner's account.

@@ -30,18 +30,12 @@ type retentionReply struct {
 
 func newRetentionReply(r *usage.Retention) retentionReply {
 	reply := retentionReply{r.Days, r.InstallationDays, r.MinimumDays, r.DeletedBefore, r.SumsKept, r.UpdatedAt, nil}
-	if r.UpdatedBy != nil {
-		by := r.UpdatedBy.Text(schema.UserPrefix)
-		reply.UpdatedBy = &by
-	}
+	reply.UpdatedBy = idText(r.UpdatedBy, schema.UserPrefix)
 	return reply
 }
 
 // retention answers how long the account keeps single events.
 func (s *Server) retention(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	r, err := s.usage.Retention(c.ctx(), c.who.AccountID)
 	if err != nil {
 		return storeError(err, "retention")

@@ -199,6 +199,15 @@ func (s *Server) agent(c *request) error {
 	return c.reply(reply)
 }
 
+// idText returns the text form of an id, nil for nil.
+func idText(id *schema.ID, prefix schema.Prefix) *string {
+	if id == nil {
+		return nil
+	}
+	text := id.Text(prefix)
+	return &text
+}
+
 // nonEmpty returns nil for the empty text, which JSON shows as null.
 func nonEmpty(text string) *string {
 	if text == "" {

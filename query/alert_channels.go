@@ -7,7 +7,6 @@ import (
 
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
-	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -44,10 +43,7 @@ func (p *channelPolicy) check(ctx context.Context, channels []alert.Channel) err
 			}
 		}
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 // checkRequest is check for the channels of a request, if it has any. What is wrong with them by themselves is left to others.

@@ -46,10 +46,7 @@ func newMessageReply(d *alert.Delivery) messageReply {
 	if d.State == alert.Pending {
 		reply.NextTryAt = usage.Time{Time: d.NextTryAt}
 	}
-	if d.IncidentID != nil {
-		id := d.IncidentID.Text(alert.IncidentPrefix)
-		reply.IncidentID = &id
-	}
+	reply.IncidentID = idText(d.IncidentID, alert.IncidentPrefix)
 	for i, t := range d.Tries {
 		reply.Tries[i] = tryReply{t.Try, usage.Time{Time: t.At}, t.TookMS, t.Outcome, t.Status}
 	}
@@ -62,14 +59,10 @@ type ruleHandler func(c *request, rule *schema.ID) error
 
 func ofOwnChannels(h ruleHandler) handler { return func(c *request) error { return h(c, nil) } }
 
-// ofRule answers 404 for a rule that is not there.
-func (s *Server) ofRule(h ruleHandler) handler {
-	return func(c *request) error {
-		id, err := ruleID(c)
-		if err != nil {
-			return err
-		}
-		err = s.alerting(c, func(ctx context.Context, store *alert.Store) error {
+// ofKnownRule answers 404 for a rule that is not there.
+func (s *Server) ofKnownRule(h ruleHandler) func(c *request, id schema.ID) error {
+	return func(c *request, id schema.ID) error {
+		err := s.alerting(c, func(ctx context.Context, store *alert.Store) error {
 			_, err := store.Get(ctx, c.who.AccountID, id)
 			return err
 		})
@@ -133,16 +126,12 @@ var (
 
 // testAlert sends a message to the channels of a rule, so that one can see that they
 // work.
-func (s *Server) testAlert(c *request) error {
+func (s *Server) testAlert(c *request, id schema.ID) error {
 	if err := c.optionalBody(&struct{}{}); err != nil {
 		return err
 	}
-	id, err := ruleID(c)
-	if err != nil {
-		return err
-	}
 	var found []alert.Delivery
-	err = s.administer(c, "alert.test", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+	err := s.administer(c, "alert.test", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		store, now := alert.NewStore(tx), s.now().UTC().Truncate(time.Microsecond)
 		target := id.Text(alert.RulePrefix)
 		rule, err := store.Lock(ctx, c.who.AccountID, id)
@@ -186,9 +175,6 @@ type channelsReply struct {
 
 // ownChannels answers whom the account tells of its caps and reports.
 func (s *Server) ownChannels(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	var channels []alert.Channel
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
 		channels, err = store.Channels(ctx, c.who.AccountID, nil)

@@ -45,10 +45,7 @@ func newIncidentReply(i *alert.Incident, told []alert.Notification) incidentRepl
 	if i.EndedAt != nil {
 		reply.State = "resolved"
 	}
-	if i.AlertID != nil {
-		id := i.AlertID.Text(alert.RulePrefix)
-		reply.AlertID = &id
-	}
+	reply.AlertID = idText(i.AlertID, alert.RulePrefix)
 	for n, t := range told {
 		reply.Deliveries[n] = toldReply{Type: t.Channel, Address: t.Address, Message: t.Type, State: t.State}
 		if t.State == alert.Delivered {

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 	"strings"
 	"time"
@@ -12,7 +11,6 @@ import (
 
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
-	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -107,10 +105,13 @@ func durationText(d time.Duration) string {
 	return text
 }
 
+// ruleOrDelivery names both in one message, since an address may hold the ids of both.
+const ruleOrDelivery = "alert rule or delivery"
+
 func alertError(err error) error {
 	switch {
 	case errors.Is(err, alert.ErrNotFound):
-		return problem.New(problem.NotFound, "There is no such alert rule or delivery in this account.")
+		return notThere(ruleOrDelivery)
 	case errors.Is(err, alert.ErrTooMany):
 		return problem.New(problem.Conflict, "The account has 100 alert rules, which is as many as it may have. Remove one first.")
 	case errors.Is(err, alert.ErrHiddenAddress):
@@ -153,27 +154,16 @@ func (s *Server) listAlerts(c *request) error {
 		func(r *alert.Rule) idPosition { return idPosition{r.ID} })
 }
 
-// ruleID reads the id of the path; one that cannot be is not there.
-func ruleID(c *request) (schema.ID, error) {
-	id, err := schema.ParseID(alert.RulePrefix, c.Param("id"))
-	if err != nil {
-		return id, alertError(alert.ErrNotFound)
-	}
-	return id, nil
+// ofRule is ofID for alert rules.
+func ofRule(h func(c *request, id schema.ID) error) handler {
+	return ofID(alert.RulePrefix, ruleOrDelivery, h)
 }
 
 // alert answers a rule.
-func (s *Server) alert(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
-	id, err := ruleID(c)
-	if err != nil {
-		return err
-	}
+func (s *Server) alert(c *request, id schema.ID) error {
 	var rule alert.Rule
 	var statuses map[schema.ID]alert.Status
-	err = s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
+	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
 		if rule, err = store.Get(ctx, c.who.AccountID, id); err != nil {
 			return err
 		}
@@ -187,17 +177,8 @@ func (s *Server) alert(c *request) error {
 }
 
 // deleteAlert removes a rule. An incident of it that lasts ends without a message.
-func (s *Server) deleteAlert(c *request) error {
-	id, err := ruleID(c)
-	if err != nil {
-		return err
-	}
-	err = s.administer(c, "alert.remove", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
-		return id.Text(alert.RulePrefix), alert.NewStore(tx).Delete(ctx, c.who.AccountID, id)
-	})
-	if err != nil {
-		return alertError(err)
-	}
-	c.Status(http.StatusNoContent)
-	return nil
+func (s *Server) deleteAlert(c *request, id schema.ID) error {
+	return alertError(s.remove(c, "alert.remove", id.Text(alert.RulePrefix), func(ctx context.Context, tx pgx.Tx) error {
+		return alert.NewStore(tx).Delete(ctx, c.who.AccountID, id)
+	}))
 }

@@ -15,7 +15,6 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
-	"github.com/outlayhq/outlay/schema/problem"
 )
 
 // alertRequest is a rule as a client makes it, or the part of one that is to be
@@ -92,10 +91,7 @@ func (q *alertRequest) apply(r *alert.Rule) error {
 	if !faults.Has("condition") {
 		r.Check(&faults)
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 // trimmed treats a name as tracking does.
@@ -200,11 +196,7 @@ func (s *Server) createAlert(c *request) error {
 
 // changeAlert changes what is given of a rule. The answer holds the secrets of
 // webhooks that were added.
-func (s *Server) changeAlert(c *request) error {
-	id, err := ruleID(c)
-	if err != nil {
-		return err
-	}
+func (s *Server) changeAlert(c *request, id schema.ID) error {
 	text, err := c.text()
 	if err != nil {
 		return err

@@ -132,7 +132,7 @@ type rotateKeyRequest struct {
 const maxGrace = 30 * 24 * time.Hour
 
 // rotateKey makes a new API key in the place of an old one.
-func (s *Server) rotateKey(c *request) error {
+func (s *Server) rotateKey(c *request, id schema.ID) error {
 	var request rotateKeyRequest
 	if err := c.optionalBody(&request); err != nil {
 		return err
@@ -140,12 +140,8 @@ func (s *Server) rotateKey(c *request) error {
 	if request.GraceSeconds < 0 || request.GraceSeconds > int64(maxGrace/time.Second) {
 		return problem.FromFaults(schema.Faults{{Field: "grace_seconds", Message: "must be an integer from 0 to 2592000"}})
 	}
-	id, err := schema.ParseID(schema.KeyPrefix, c.Param("id"))
-	if err != nil {
-		return storeError(account.ErrNotFound, "API key")
-	}
 	var reply newSecretReply
-	err = s.administer(c, "api_key.rotate", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
+	err := s.administer(c, "api_key.rotate", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
 		key, secret, err := store.RotateKey(ctx, c.who.AccountID, id, time.Duration(request.GraceSeconds)*time.Second)
 		reply = newSecretReply{newKeyReply(&key), secret}
 		return id.Text(schema.KeyPrefix), err
@@ -157,17 +153,8 @@ func (s *Server) rotateKey(c *request) error {
 }
 
 // revokeKey ends an API key.
-func (s *Server) revokeKey(c *request) error {
-	id, err := schema.ParseID(schema.KeyPrefix, c.Param("id"))
-	if err != nil {
-		return storeError(account.ErrNotFound, "API key")
-	}
-	err = s.administer(c, "api_key.revoke", struct{}{}, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
-		return id.Text(schema.KeyPrefix), store.RevokeKey(ctx, c.who.AccountID, id)
-	})
-	if err != nil {
-		return storeError(err, "API key")
-	}
-	c.Status(http.StatusNoContent)
-	return nil
+func (s *Server) revokeKey(c *request, id schema.ID) error {
+	return storeError(s.remove(c, "api_key.revoke", id.Text(schema.KeyPrefix), func(ctx context.Context, tx pgx.Tx) error {
+		return account.NewStore(tx, s.now).RevokeKey(ctx, c.who.AccountID, id)
+	}), "API key")
 }

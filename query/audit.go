@@ -3,6 +3,7 @@ package query
 import (
 	"context"
 	"encoding/json"
+	"net/http"
 	"time"
 
 	"github.com/jackc/pgx/v5"
@@ -46,6 +47,17 @@ func (s *Server) administer(c *request, action string, detail any, f func(contex
 	})
 }
 
+// remove is administer for an act that leaves nothing to show of target, and answers 204.
+func (s *Server) remove(c *request, action, target string, f func(context.Context, pgx.Tx) error) error {
+	err := s.administer(c, action, struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		return target, f(ctx, tx)
+	})
+	if err == nil {
+		c.Status(http.StatusNoContent)
+	}
+	return err
+}
+
 // ownAccounts asks for what the caller's account may see of users and keys, with one
 // statement at a time.
 func (s *Server) ownAccounts(c *request) *account.Store {
@@ -70,10 +82,7 @@ func newActReply(a *usage.Act) actReply {
 		ID: a.AuditID.Text(auditPrefix), At: a.At, Email: nonEmpty(a.Email), Issuer: nonEmpty(a.Issuer), Action: a.Action, Target: a.Target,
 		Detail: a.Detail, Address: nonEmpty(a.Address), RequestID: nonEmpty(a.RequestID),
 	}
-	if a.UserID != nil {
-		id := a.UserID.Text(schema.UserPrefix)
-		reply.UserID = &id
-	}
+	reply.UserID = idText(a.UserID, schema.UserPrefix)
 	return reply
 }
 

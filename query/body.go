@@ -71,10 +71,7 @@ func readObject(text []byte, v any, nullable ...string) error {
 	if !object {
 		return problem.FromFaults(schema.Faults{{Field: "body", Message: "must be one JSON object"}})
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 // nulls returns the fields of a JSON object that are null and must not be: a program whose variable is unset sends them,

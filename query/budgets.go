@@ -49,10 +49,7 @@ func newBudgetReply(b *usage.Cap) budgetReply {
 	if at := b.State.ResetAt; at != nil {
 		reply.ResetAt = &usage.Time{Time: *at}
 	}
-	if by := b.State.ResetBy; by != nil {
-		id := by.Text(schema.UserPrefix)
-		reply.ResetBy = &id
-	}
+	reply.ResetBy = idText(b.State.ResetBy, schema.UserPrefix)
 	return reply
 }
 
@@ -93,9 +90,6 @@ func budgetError(err error) error {
 
 // budget answers a cap.
 func (s *Server) budget(c *request, scope budget.Scope) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	found, err := s.usage.Budget(c.ctx(), scope, s.now())
 	if err != nil {
 		return budgetError(err)

@@ -3,7 +3,6 @@ package query
 import (
 	"context"
 	"errors"
-	"net/http"
 	"slices"
 
 	"github.com/go-json-experiment/json/jsontext"
@@ -13,7 +12,6 @@ import (
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/budget"
-	"github.com/outlayhq/outlay/schema/problem"
 )
 
 // budgetRequest is a cap as a client sets it.
@@ -42,10 +40,7 @@ func (r *budgetRequest) parse(scope budget.Scope) (budget.Budget, error) {
 	b.Check(&faults)
 	slices.Sort(b.AlertAt)
 	b.AlertAt = slices.Compact(b.AlertAt)
-	if len(faults) > 0 {
-		return budget.Budget{}, problem.FromFaults(faults)
-	}
-	return b, nil
+	return b, invalid(faults)
 }
 
 // parseLimit reads the limit from its JSON text, so that no float comes near it.
@@ -138,12 +133,7 @@ func budgetTarget(scope budget.Scope) string {
 
 // deleteBudget removes a cap.
 func (s *Server) deleteBudget(c *request, scope budget.Scope) error {
-	err := s.administer(c, "budget.remove", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
-		return budgetTarget(scope), budget.NewStore(tx).Delete(ctx, scope)
-	})
-	if err != nil {
-		return budgetError(err)
-	}
-	c.Status(http.StatusNoContent)
-	return nil
+	return budgetError(s.remove(c, "budget.remove", budgetTarget(scope), func(ctx context.Context, tx pgx.Tx) error {
+		return budget.NewStore(tx).Delete(ctx, scope)
+	}))
 }

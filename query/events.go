@@ -50,14 +50,7 @@ func (s *Server) listEvents(c *request) error {
 }
 
 // event answers one event and how its cost came about.
-func (s *Server) event(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
-	id, err := schema.ParseID(schema.EventPrefix, c.Param("id"))
-	if err != nil {
-		return storeError(usage.ErrNotFound, "event")
-	}
+func (s *Server) event(c *request, id schema.ID) error {
 	event, err := s.usage.Event(c.ctx(), c.who.AccountID, id)
 	if err != nil {
 		return storeError(err, "event")

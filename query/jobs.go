@@ -32,10 +32,7 @@ func newJobReply(j *job.Job) jobReply {
 		Args: j.Args, Error: j.Error, Result: j.Result,
 		CreatedAt: usage.Time{Time: j.CreatedAt.UTC()}, StartedAt: timeOf(j.StartedAt), FinishedAt: timeOf(j.FinishedAt),
 	}
-	if j.CreatedBy != nil {
-		by := j.CreatedBy.Text(schema.UserPrefix)
-		reply.CreatedBy = &by
-	}
+	reply.CreatedBy = idText(j.CreatedBy, schema.UserPrefix)
 	return reply
 }
 
@@ -43,14 +40,7 @@ func newJobReply(j *job.Job) jobReply {
 func (s *Server) jobs(c *request) *job.Store { return job.NewStore(s.usage.Once(c.who.AccountID)) }
 
 // job answers one job: where it stands and what it found.
-func (s *Server) job(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
-	id, err := schema.ParseID(job.Prefix, c.Param("id"))
-	if err != nil {
-		return storeError(job.ErrNotFound, "job")
-	}
+func (s *Server) job(c *request, id schema.ID) error {
 	found, err := s.jobs(c).Get(c.ctx(), c.who.AccountID, id)
 	if err != nil {
 		return storeError(err, "job")

@@ -5,6 +5,7 @@ import (
 	"time"
 
 	"github.com/prometheus/client_golang/prometheus"
+	"github.com/prometheus/client_golang/prometheus/promauto"
 
 	"github.com/outlayhq/outlay/query/auth"
 )
@@ -43,70 +44,51 @@ const (
 )
 
 func newMetrics(registry prometheus.Registerer) *metrics {
-	m := &metrics{
-		requests: prometheus.NewCounterVec(prometheus.CounterOpts{
+	factory := promauto.With(registry)
+	// count returns a counter by one label, which is 0 from the start for the values that are known.
+	count := func(name, label, help string, values ...string) *prometheus.CounterVec {
+		counter := factory.NewCounterVec(prometheus.CounterOpts{Name: name, Help: help}, []string{label})
+		for _, value := range values {
+			counter.WithLabelValues(value)
+		}
+		return counter
+	}
+	return &metrics{
+		requests: factory.NewCounterVec(prometheus.CounterOpts{
 			Name: "outlay_query_requests_total",
 			Help: "Requests answered by the query tier, by route and status code.",
 		}, []string{"route", "code"}),
-		duration: prometheus.NewHistogramVec(prometheus.HistogramOpts{
+		duration: factory.NewHistogramVec(prometheus.HistogramOpts{
 			Name:    "outlay_query_request_duration_seconds",
 			Help:    "Time from the first byte of a request's header to the last byte of the answer, by route.",
 			Buckets: []float64{.001, .0025, .005, .01, .025, .05, .1, .25, .5, 1, 2.5, 5, 10, 30},
 		}, []string{"route"}),
-		signIns: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_query_sign_ins_total",
-			Help: "Sign-ins with a password, by outcome.",
-		}, []string{"outcome"}),
-		refreshes: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_query_refreshes_total",
-			Help: "Refresh tokens that were sent, by outcome; a reused one ends its sign-in.",
-		}, []string{"outcome"}),
-		tokens: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_query_tokens_total",
-			Help: "Tokens that requests showed, by outcome of the check; the signature of a remembered one was checked before.",
-		}, []string{"outcome"}),
-		federatedTokens: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_query_outside_tokens_total",
-			Help: "Tokens that name an outside identity provider as their issuer, by outcome of the check.",
-		}, []string{"outcome"}),
-		keyFetches: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_query_key_fetches_total",
-			Help: "Tries to fetch the keys of outside identity providers, by outcome; a limited one was too soon after another.",
-		}, []string{"outcome"}),
-		auditDropped: prometheus.NewCounter(prometheus.CounterOpts{
+		signIns: count("outlay_query_sign_ins_total", "outcome", "Sign-ins with a password, by outcome.",
+			outcomeOK, outcomeWrong, outcomeThrottled, outcomeError),
+		refreshes: count("outlay_query_refreshes_total", "outcome",
+			"Refresh tokens that were sent, by outcome; a reused one ends its sign-in.",
+			outcomeOK, outcomeWrong, outcomeReused, outcomeError),
+		tokens: count("outlay_query_tokens_total", "outcome",
+			"Tokens that requests showed, by outcome of the check; the signature of a remembered one was checked before.",
+			auth.TokenRemembered, auth.TokenVerified, auth.TokenRefused),
+		federatedTokens: count("outlay_query_outside_tokens_total", "outcome",
+			"Tokens that name an outside identity provider as their issuer, by outcome of the check.",
+			outcomeAccepted, outcomeRefused),
+		keyFetches: count("outlay_query_key_fetches_total", "outcome",
+			"Tries to fetch the keys of outside identity providers, by outcome; a limited one was too soon after another.",
+			auth.FetchOK, auth.FetchFailed, auth.FetchLimited),
+		auditDropped: factory.NewCounter(prometheus.CounterOpts{
 			Name: "outlay_query_audit_dropped_total",
 			Help: "Failed sign-ins that are not in the audit log, because too many waited or the database refused them.",
 		}),
-		limited: prometheus.NewCounterVec(prometheus.CounterOpts{
-			Name: "outlay_query_limited_total",
-			Help: "Requests of signed-in users and API keys that were answered 429, by the limit of the account that they met.",
-		}, []string{"limit"}),
-		refusedKeyLookups: prometheus.NewCounter(prometheus.CounterOpts{
+		limited: count("outlay_query_limited_total", "limit",
+			"Requests of signed-in users and API keys that were answered 429, by the limit of the account that they met.",
+			limitReads, limitCreations, limitAtOnce),
+		refusedKeyLookups: factory.NewCounter(prometheus.CounterOpts{
 			Name: "outlay_query_refused_key_lookups_total",
 			Help: "Requests with an API key that is not known, refused because their network sent many keys in the minute that are not good.",
 		}),
 	}
-	for _, limit := range []string{limitReads, limitCreations, limitAtOnce} {
-		m.limited.WithLabelValues(limit)
-	}
-	for _, outcome := range []string{outcomeAccepted, outcomeRefused} {
-		m.federatedTokens.WithLabelValues(outcome)
-	}
-	for _, outcome := range []string{auth.TokenRemembered, auth.TokenVerified, auth.TokenRefused} {
-		m.tokens.WithLabelValues(outcome)
-	}
-	for _, outcome := range []string{auth.FetchOK, auth.FetchFailed, auth.FetchLimited} {
-		m.keyFetches.WithLabelValues(outcome)
-	}
-	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeReused, outcomeError} {
-		m.refreshes.WithLabelValues(outcome)
-	}
-	for _, outcome := range []string{outcomeOK, outcomeWrong, outcomeThrottled, outcomeError} {
-		m.signIns.WithLabelValues(outcome)
-	}
-	registry.MustRegister(m.requests, m.duration, m.signIns, m.refreshes, m.tokens, m.federatedTokens, m.keyFetches, m.auditDropped, m.limited,
-		m.refusedKeyLookups)
-	return m
 }
 
 // noRoute is the route of a request that fits none.

@@ -53,11 +53,14 @@ func takes(known []string) string {
 }
 
 // err returns the problem that lists all faults, or nil.
-func (p *params) err() error {
-	if len(p.faults) == 0 {
+func (p *params) err() error { return invalid(p.faults) }
+
+// invalid returns the problem that lists all faults of a request, or nil.
+func invalid(faults schema.Faults) error {
+	if len(faults) == 0 {
 		return nil
 	}
-	return problem.FromFaults(p.faults)
+	return problem.FromFaults(faults)
 }
 
 // text returns a name or a part of one in normal form, as tracking stores names, or nil.

@@ -38,10 +38,7 @@ func newOverrideReply(o *tariff.Override) overrideReply {
 		ratesReply: ratesReply{r.Input, r.Output, r.CacheRead, r.CacheWrite, r.CacheWrite1h, r.Reasoning},
 		From:       usage.Time{Time: o.From}, CreatedAt: usage.Time{Time: o.CreatedAt},
 	}
-	if o.CreatedBy != nil {
-		id := o.CreatedBy.Text(schema.UserPrefix)
-		reply.CreatedBy = &id
-	}
+	reply.CreatedBy = idText(o.CreatedBy, schema.UserPrefix)
 	return reply
 }
 
@@ -112,10 +109,7 @@ func (r *overrideRequest) parse() (tariff.Override, error) {
 			faults = append(faults, fault)
 		}
 	}
-	if len(faults) > 0 {
-		return tariff.Override{}, problem.FromFaults(faults)
-	}
-	return o, nil
+	return o, invalid(faults)
 }
 
 // parseRate reads a rate from its JSON text; nil is none.
@@ -190,20 +184,8 @@ func (s *Server) createOverride(c *request) error {
 }
 
 // deleteOverride takes a price of the account's own away; the published one holds again.
-func (s *Server) deleteOverride(c *request) error {
-	id, err := schema.ParseID(tariff.Prefix, c.Param("id"))
-	if err != nil {
-		return storeError(account.ErrNotFound, "price override")
-	}
-	err = s.administer(c, "price_override.delete", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
-		return id.Text(tariff.Prefix), tariff.NewStore(tx).Delete(ctx, c.who.AccountID, id)
-	})
-	if errors.Is(err, tariff.ErrNotFound) {
-		err = account.ErrNotFound
-	}
-	if err != nil {
-		return storeError(err, "price override")
-	}
-	c.Status(http.StatusNoContent)
-	return nil
+func (s *Server) deleteOverride(c *request, id schema.ID) error {
+	return storeError(s.remove(c, "price_override.delete", id.Text(tariff.Prefix), func(ctx context.Context, tx pgx.Tx) error {
+		return tariff.NewStore(tx).Delete(ctx, c.who.AccountID, id)
+	}), "price override")
 }

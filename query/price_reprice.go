@@ -33,10 +33,7 @@ func (q *repriceRequest) parse() (reprice.Request, error) {
 	if len(faults) == 0 {
 		r.Check(&faults)
 	}
-	if len(faults) > 0 {
-		return reprice.Request{}, problem.FromFaults(faults)
-	}
-	return r, nil
+	return r, invalid(faults)
 }
 
 func repriceTime(field, text string, faults *schema.Faults) time.Time {

@@ -106,17 +106,8 @@ func (s *Server) createSchedule(c *request) error {
 }
 
 // deleteSchedule ends a schedule. Its reports stay.
-func (s *Server) deleteSchedule(c *request) error {
-	id, err := schema.ParseID(report.SchedulePrefix, c.Param("id"))
-	if err != nil {
-		return storeError(report.ErrNotFound, "schedule")
-	}
-	err = s.administer(c, "report_schedule.remove", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
-		return id.Text(report.SchedulePrefix), report.NewStore(tx).DeleteSchedule(ctx, c.who.AccountID, id)
-	})
-	if err != nil {
-		return storeError(err, "schedule")
-	}
-	c.Status(http.StatusNoContent)
-	return nil
+func (s *Server) deleteSchedule(c *request, id schema.ID) error {
+	return storeError(s.remove(c, "report_schedule.remove", id.Text(report.SchedulePrefix), func(ctx context.Context, tx pgx.Tx) error {
+		return report.NewStore(tx).DeleteSchedule(ctx, c.who.AccountID, id)
+	}), "schedule")
 }

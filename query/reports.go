@@ -58,10 +58,7 @@ func newReportReply(r *report.Report, deliveries []report.Delivery) reportReply 
 	if r.Status == report.Ready {
 		reply.SizeBytes = &r.SizeBytes
 	}
-	if r.ScheduleID != nil {
-		id := r.ScheduleID.Text(report.SchedulePrefix)
-		reply.ScheduleID = &id
-	}
+	reply.ScheduleID = idText(r.ScheduleID, report.SchedulePrefix)
 	for _, d := range deliveries {
 		if d.ReportID == r.ID {
 			reply.Deliveries = append(reply.Deliveries, deliveryReply{d.Address, d.State, d.Tries, d.Error, timeOf(d.SentAt)})
@@ -94,10 +91,7 @@ func (q *reportRequest) parse() (report.Request, error) {
 	if len(faults) == 0 {
 		r.Check(&faults)
 	}
-	if len(faults) > 0 {
-		return report.Request{}, problem.FromFaults(faults)
-	}
-	return r, nil
+	return r, invalid(faults)
 }
 
 func reportTime(field, text string, loc *time.Location, faults *schema.Faults) time.Time {
@@ -155,16 +149,9 @@ func (s *Server) reports(c *request, f func(context.Context, *report.Store) erro
 }
 
 // oneReport answers where a report stands and whom it was sent to.
-func (s *Server) oneReport(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
-	id, err := schema.ParseID(report.Prefix, c.Param("id"))
-	if err != nil {
-		return storeError(report.ErrNotFound, "report")
-	}
+func (s *Server) oneReport(c *request, id schema.ID) error {
 	var reply reportReply
-	err = s.reports(c, func(ctx context.Context, store *report.Store) error {
+	err := s.reports(c, func(ctx context.Context, store *report.Store) error {
 		r, err := store.Get(ctx, c.who.AccountID, id)
 		if err != nil {
 			return err
@@ -209,19 +196,15 @@ func (s *Server) listReports(c *request) error {
 }
 
 // downloadReport answers the document of a report that is ready.
-func (s *Server) downloadReport(c *request) error {
+func (s *Server) downloadReport(c *request, id schema.ID) error {
 	p := c.params("format")
 	format := report.Format(p.oneOf("format", string(report.PDF), string(report.PDF), string(report.CSV)))
 	if err := p.err(); err != nil {
 		return err
 	}
-	id, err := schema.ParseID(report.Prefix, c.Param("id"))
-	if err != nil {
-		return storeError(report.ErrNotFound, "report")
-	}
 	var r report.Report
 	var file []byte
-	err = s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
+	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
 		if r, err = store.Get(ctx, c.who.AccountID, id); err != nil || r.Status != report.Ready {
 			return err
 		}

@@ -23,6 +23,7 @@ import (
 	"github.com/outlayhq/outlay/query/docs"
 	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
+	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/openapi"
@@ -30,6 +31,7 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 	"github.com/outlayhq/outlay/schema/report"
 	"github.com/outlayhq/outlay/schema/secret"
+	"github.com/outlayhq/outlay/schema/tariff"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -234,14 +236,14 @@ func (s *Server) routes(e *gin.Engine) {
 
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
 	handle(http.MethodGet, "/v1/events/export", s.adapt(s.allow(account.Viewer, s.inTurn(s.exports, s.exportEvents))))
-	viewer(http.MethodGet, "/v1/events/:id", s.event)
+	viewer(http.MethodGet, "/v1/events/:id", bare(ofID(schema.EventPrefix, "event", s.event)))
 	viewer(http.MethodGet, "/v1/agents", s.listAgents)
 	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
-	viewer(http.MethodGet, "/v1/agents/:name/budget", ofAgent(s.budget))
+	viewer(http.MethodGet, "/v1/agents/:name/budget", bare(ofAgent(s.budget)))
 	admin(http.MethodPut, "/v1/agents/:name/budget", ofAgent(s.putBudget))
 	admin(http.MethodDelete, "/v1/agents/:name/budget", ofAgent(s.deleteBudget))
 	admin(http.MethodPost, "/v1/agents/:name/budget/reset", ofAgent(s.resetBudget))
-	viewer(http.MethodGet, "/v1/account/budget", ofAccount(s.budget))
+	viewer(http.MethodGet, "/v1/account/budget", bare(ofAccount(s.budget)))
 	admin(http.MethodPut, "/v1/account/budget", ofAccount(s.putBudget))
 	admin(http.MethodDelete, "/v1/account/budget", ofAccount(s.deleteBudget))
 	admin(http.MethodPost, "/v1/account/budget/reset", ofAccount(s.resetBudget))
@@ -262,33 +264,33 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/prices", s.listPrices)
 	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
 	admin(http.MethodPost, "/v1/prices/overrides", s.counted(s.createOverride))
-	admin(http.MethodDelete, "/v1/prices/overrides/:id", s.deleteOverride)
+	admin(http.MethodDelete, "/v1/prices/overrides/:id", ofID(tariff.Prefix, "price override", s.deleteOverride))
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
 	admin(http.MethodPost, "/v1/prices/reprice", s.counted(s.reprice))
 	admin(http.MethodPost, "/v1/reports/generate", s.counted(s.generateReport))
 	viewer(http.MethodGet, "/v1/reports", s.listReports)
-	viewer(http.MethodGet, "/v1/reports/:id", s.oneReport)
-	viewer(http.MethodGet, "/v1/reports/:id/download", s.downloadReport)
+	viewer(http.MethodGet, "/v1/reports/:id", bare(ofID(report.Prefix, "report", s.oneReport)))
+	viewer(http.MethodGet, "/v1/reports/:id/download", ofID(report.Prefix, "report", s.downloadReport))
 	viewer(http.MethodGet, "/v1/reports/schedules", s.listSchedules)
 	admin(http.MethodPost, "/v1/reports/schedules", s.counted(s.createSchedule))
-	admin(http.MethodDelete, "/v1/reports/schedules/:id", s.deleteSchedule)
+	admin(http.MethodDelete, "/v1/reports/schedules/:id", ofID(report.SchedulePrefix, "schedule", s.deleteSchedule))
 	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
-	viewer(http.MethodGet, "/v1/jobs/:id", s.job)
+	viewer(http.MethodGet, "/v1/jobs/:id", bare(ofID(job.Prefix, "job", s.job)))
 	viewer(http.MethodGet, "/v1/alerts", s.listAlerts)
 	admin(http.MethodPost, "/v1/alerts", s.counted(s.createAlert))
-	viewer(http.MethodGet, "/v1/alerts/:id", s.alert)
-	admin(http.MethodPatch, "/v1/alerts/:id", s.changeAlert)
-	admin(http.MethodDelete, "/v1/alerts/:id", s.deleteAlert)
-	admin(http.MethodPost, "/v1/alerts/:id/test", s.counted(s.testAlert))
-	viewer(http.MethodGet, "/v1/alerts/:id/deliveries", s.ofRule(s.listDeliveries))
-	admin(http.MethodPost, "/v1/alerts/:id/deliveries/:delivery/replay", s.ofRule(s.replayDelivery))
+	viewer(http.MethodGet, "/v1/alerts/:id", bare(ofRule(s.alert)))
+	admin(http.MethodPatch, "/v1/alerts/:id", ofRule(s.changeAlert))
+	admin(http.MethodDelete, "/v1/alerts/:id", ofRule(s.deleteAlert))
+	admin(http.MethodPost, "/v1/alerts/:id/test", s.counted(ofRule(s.testAlert)))
+	viewer(http.MethodGet, "/v1/alerts/:id/deliveries", ofRule(s.ofKnownRule(s.listDeliveries)))
+	admin(http.MethodPost, "/v1/alerts/:id/deliveries/:delivery/replay", ofRule(s.ofKnownRule(s.replayDelivery)))
 	viewer(http.MethodGet, "/v1/incidents", s.listIncidents)
-	viewer(http.MethodGet, "/v1/account", s.ownAccount)
+	viewer(http.MethodGet, "/v1/account", bare(s.ownAccount))
 	owner(http.MethodPatch, "/v1/account", s.changeAccount)
-	viewer(http.MethodGet, "/v1/account/retention", s.retention)
+	viewer(http.MethodGet, "/v1/account/retention", bare(s.retention))
 	owner(http.MethodPut, "/v1/account/retention", s.putRetention)
 	owner(http.MethodDelete, "/v1/account/retention", s.deleteRetention)
-	viewer(http.MethodGet, "/v1/account/channels", s.ownChannels)
+	viewer(http.MethodGet, "/v1/account/channels", bare(s.ownChannels))
 	admin(http.MethodPut, "/v1/account/channels", s.putOwnChannels)
 	viewer(http.MethodGet, "/v1/account/deliveries", ofOwnChannels(s.listDeliveries))
 	admin(http.MethodPost, "/v1/account/deliveries/:delivery/replay", ofOwnChannels(s.replayDelivery))
@@ -297,15 +299,15 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
 	open(http.MethodPost, "/v1/auth/logout", s.logout)
 	urgent(account.Viewer, http.MethodPost, "/v1/auth/password", s.changePassword)
-	viewer(http.MethodGet, "/v1/auth/me", ofUser(s.me))
+	viewer(http.MethodGet, "/v1/auth/me", ofUser(bare(s.me)))
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
 	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
 	admin(http.MethodPost, "/v1/api-keys", s.counted(s.createKey))
-	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(s.rotateKey))
-	urgent(account.Admin, http.MethodDelete, "/v1/api-keys/:id", s.revokeKey)
+	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(ofID(schema.KeyPrefix, "API key", s.rotateKey)))
+	urgent(account.Admin, http.MethodDelete, "/v1/api-keys/:id", ofID(schema.KeyPrefix, "API key", s.revokeKey))
 	owner(http.MethodGet, "/v1/users", s.listUsers)
 	owner(http.MethodPost, "/v1/users", s.counted(s.createUser))
-	urgent(account.Owner, http.MethodPatch, "/v1/users/:id", s.changeUser)
+	urgent(account.Owner, http.MethodPatch, "/v1/users/:id", ofID(schema.UserPrefix, "user", s.changeUser))
 	admin(http.MethodGet, "/v1/audit", s.listActs)
 
 	open(http.MethodGet, "/openapi.json", s.openapi)
@@ -313,17 +315,38 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodGet, "/docs/style.css", s.docsStyle)
 }
 
-// plain refuses parameters of requests that change something: these take none.
+// plain is bare for requests that change something: none of these takes parameters.
 func plain(method string, h handler) handler {
 	if method == http.MethodGet {
 		return h
 	}
+	return bare(h)
+}
+
+// bare refuses all parameters in the query string.
+func bare(h handler) handler {
 	return func(c *request) error {
 		if err := c.params().err(); err != nil {
 			return err
 		}
 		return h(c)
 	}
+}
+
+// ofID gives h the id that the path has in the place of :id. One that cannot be an id of this kind is answered like
+// one that does not exist.
+func ofID(prefix schema.Prefix, what string, h func(c *request, id schema.ID) error) handler {
+	return func(c *request) error {
+		id, err := schema.ParseID(prefix, c.Param("id"))
+		if err != nil {
+			return notThere(what)
+		}
+		return h(c, id)
+	}
+}
+
+func notThere(what string) error {
+	return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
 }
 
 func notFound(*request) error {
@@ -355,8 +378,8 @@ func (s *Server) openapi(c *request) error {
 func storeError(err error, what string) error {
 	switch {
 	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound), errors.Is(err, job.ErrNotFound),
-		errors.Is(err, report.ErrNotFound):
-		return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
+		errors.Is(err, report.ErrNotFound), errors.Is(err, tariff.ErrNotFound):
+		return notThere(what)
 	case errors.Is(err, usage.ErrTooManyRows):
 		return problem.FromFaults([]fault{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})
 	case errors.Is(err, usage.ErrTimeout):

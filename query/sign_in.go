@@ -40,10 +40,7 @@ func (r *loginRequest) attempt(address string) (a auth.Attempt, err error) {
 	if len(r.Password) > 4*account.MaxPasswordLength {
 		faults.Add("password", "is too long")
 	}
-	if len(faults) > 0 {
-		return a, problem.FromFaults(faults)
-	}
-	return a, nil
+	return a, invalid(faults)
 }
 
 type tokenReply struct {
@@ -162,9 +159,6 @@ type meReply struct {
 
 // me answers who the token speaks for.
 func (s *Server) me(c *request) error {
-	if err := c.params().err(); err != nil {
-		return err
-	}
 	return c.reply(meReply{
 		UserID:    c.who.UserID.Text(schema.UserPrefix),
 		AccountID: c.who.AccountID.Text(schema.AccountPrefix),

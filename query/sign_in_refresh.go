@@ -135,10 +135,7 @@ func (r *changePasswordRequest) err() error {
 	if message := account.PasswordFault(r.NewPassword); message != "" {
 		faults.Add("new_password", message)
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 // changePassword gives the user another password and ends all of the user's

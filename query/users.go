@@ -60,10 +60,7 @@ func (r *createUserRequest) err() error {
 	if !r.Role.Valid() {
 		faults.Add("role", "must be one of viewer, admin, owner")
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 var errEmailTaken = problem.New(problem.Conflict, "Another user of the account has this e-mail address.")
@@ -113,10 +110,7 @@ func (r *changeUserRequest) err() error {
 			faults.Add("password", message)
 		}
 	}
-	if len(faults) > 0 {
-		return problem.FromFaults(faults)
-	}
-	return nil
+	return invalid(faults)
 }
 
 // detail is what the audit log shows of the request.
@@ -137,17 +131,13 @@ func (r *changeUserRequest) detail() map[string]any {
 var errLastOwner = problem.New(problem.Conflict, "An account keeps at least one owner who can sign in. Make somebody else an owner first.")
 
 // changeUser changes role, password or standing of a user.
-func (s *Server) changeUser(c *request) error {
+func (s *Server) changeUser(c *request, id schema.ID) error {
 	var request changeUserRequest
 	if err := c.body(&request); err != nil {
 		return err
 	}
 	if err := request.err(); err != nil {
 		return err
-	}
-	id, err := schema.ParseID(schema.UserPrefix, c.Param("id"))
-	if err != nil {
-		return storeError(account.ErrNotFound, "user")
 	}
 	hash, err := s.newHash(c, id, request.Password)
 	if err != nil {
