@@ -6,6 +6,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -27,20 +28,20 @@ type limitsReply struct {
 }
 
 // ownAccount answers the caller's account.
-func (s *Server) ownAccount(c *request) error {
-	a, err := s.ownAccounts(c).Account(c.ctx(), c.who.AccountID)
+func (s *Server) ownAccount(c *rest.Request) error {
+	a, err := s.ownAccounts(c).Account(c.Ctx(), c.Who.AccountID)
 	if err != nil {
 		return storeError(err, "account")
 	}
 	return s.replyAccount(c, &a)
 }
 
-func (s *Server) replyAccount(c *request, a *account.Account) error {
-	retention, err := s.usage.Retention(c.ctx(), a.ID)
+func (s *Server) replyAccount(c *rest.Request, a *account.Account) error {
+	retention, err := s.usage.Retention(c.Ctx(), a.ID)
 	if err != nil {
 		return storeError(err, "retention")
 	}
-	return c.reply(accountReply{
+	return c.Reply(accountReply{
 		ID: a.ID.Text(schema.AccountPrefix), Name: a.Name, Plan: a.Plan, Limits: limitsReply{s.eventsPerMinute(a.Plan), s.limits.of(a.Plan)},
 		Sharing: a.Sharing, Retention: newRetentionReply(&retention), CreatedAt: usage.Time{Time: a.CreatedAt},
 	})
@@ -69,13 +70,13 @@ func (r *changeAccountRequest) err() error {
 	if r.Plan != nil {
 		faults.Add("plan", "is changed by the operator of this installation only, with outlay account plan")
 	}
-	return invalid(faults)
+	return rest.Invalid(faults)
 }
 
 // changeAccount changes name and sharing of the owner's account.
-func (s *Server) changeAccount(c *request) error {
+func (s *Server) changeAccount(c *rest.Request) error {
 	var request changeAccountRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	if err := request.err(); err != nil {
@@ -83,8 +84,8 @@ func (s *Server) changeAccount(c *request) error {
 	}
 	var a account.Account
 	err := s.administer(c, "account.change", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (target string, err error) {
-		a, err = store.ChangeAccount(ctx, c.who.AccountID, request.Name, request.Sharing)
-		return c.who.AccountID.Text(schema.AccountPrefix), err
+		a, err = store.ChangeAccount(ctx, c.Who.AccountID, request.Name, request.Sharing)
+		return c.Who.AccountID.Text(schema.AccountPrefix), err
 	})
 	if err != nil {
 		return storeError(err, "account")

@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -35,12 +36,12 @@ func newRetentionReply(r *usage.Retention) retentionReply {
 }
 
 // retention answers how long the account keeps single events.
-func (s *Server) retention(c *request) error {
-	r, err := s.usage.Retention(c.ctx(), c.who.AccountID)
+func (s *Server) retention(c *rest.Request) error {
+	r, err := s.usage.Retention(c.Ctx(), c.Who.AccountID)
 	if err != nil {
 		return storeError(err, "retention")
 	}
-	return c.reply(newRetentionReply(&r))
+	return c.Reply(newRetentionReply(&r))
 }
 
 type retentionRequest struct {
@@ -48,17 +49,17 @@ type retentionRequest struct {
 }
 
 // putRetention has the account's events deleted sooner than the installation does.
-func (s *Server) putRetention(c *request) error {
+func (s *Server) putRetention(c *rest.Request) error {
 	var request retentionRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	days := request.RetentionDays
 	switch {
 	case days == nil:
-		return problem.FromFaults([]fault{{Field: "retention_days", Message: "is required"}})
+		return problem.FromFaults(schema.Faults{{Field: "retention_days", Message: "is required"}})
 	case *days < 1 || *days > maxRetentionDays:
-		return problem.FromFaults([]fault{{Field: "retention_days", Message: fmt.Sprintf("must be an integer from 1 to %d", maxRetentionDays)}})
+		return problem.FromFaults(schema.Faults{{Field: "retention_days", Message: fmt.Sprintf("must be an integer from 1 to %d", maxRetentionDays)}})
 	}
 	after, err := s.setRetention(c, "account.set_retention", request, days)
 	if errors.Is(err, usage.ErrRetention) {
@@ -67,12 +68,12 @@ func (s *Server) putRetention(c *request) error {
 	if err != nil {
 		return err
 	}
-	return c.reply(newRetentionReply(&after))
+	return c.Reply(newRetentionReply(&after))
 }
 
 // retentionFault says between which bounds a retention may be.
-func (s *Server) retentionFault(c *request) error {
-	r, err := s.usage.Retention(c.ctx(), c.who.AccountID)
+func (s *Server) retentionFault(c *rest.Request) error {
+	r, err := s.usage.Retention(c.Ctx(), c.Who.AccountID)
 	if err != nil {
 		return storeError(err, "retention")
 	}
@@ -80,11 +81,11 @@ func (s *Server) retentionFault(c *request) error {
 	if r.InstallationDays != nil {
 		message += fmt.Sprintf(", and at most %d, which is how long this installation keeps events", *r.InstallationDays)
 	}
-	return problem.FromFaults([]fault{{Field: "retention_days", Message: message}})
+	return problem.FromFaults(schema.Faults{{Field: "retention_days", Message: message}})
 }
 
 // deleteRetention has the account's events kept as long as the installation keeps them.
-func (s *Server) deleteRetention(c *request) error {
+func (s *Server) deleteRetention(c *rest.Request) error {
 	if _, err := s.setRetention(c, "account.remove_retention", struct{}{}, nil); err != nil {
 		return err
 	}
@@ -92,14 +93,14 @@ func (s *Server) deleteRetention(c *request) error {
 	return nil
 }
 
-func (s *Server) setRetention(c *request, action string, detail any, days *int) (after usage.Retention, err error) {
+func (s *Server) setRetention(c *rest.Request, action string, detail any, days *int) (after usage.Retention, err error) {
 	at := s.now().UTC().Truncate(time.Microsecond)
 	err = s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (target string, err error) {
-		if err := usage.SetRetention(ctx, tx, c.who.AccountID, days, at, c.who.UserID); err != nil {
+		if err := usage.SetRetention(ctx, tx, c.Who.AccountID, days, at, c.Who.UserID); err != nil {
 			return "", err
 		}
-		after, err = usage.ReadRetention(ctx, tx, c.who.AccountID)
-		return c.who.AccountID.Text(schema.AccountPrefix), err
+		after, err = usage.ReadRetention(ctx, tx, c.Who.AccountID)
+		return c.Who.AccountID.Text(schema.AccountPrefix), err
 	})
 	return after, err
 }

@@ -3,6 +3,7 @@ package query
 import (
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 )
@@ -84,25 +85,25 @@ func wholeNumber(text string) bool {
 const agentDays = 30
 
 // listAgents answers a page of agents with what they did.
-func (s *Server) listAgents(c *request) error {
-	p := c.params("from", "to", "q", "sort", "order", "limit", "cursor")
-	span := usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays)))
-	order := usage.AgentOrder(p.oneOf("sort", string(usage.AgentsByCost), string(usage.AgentsByCost),
+func (s *Server) listAgents(c *rest.Request) error {
+	p := c.Params("from", "to", "q", "sort", "order", "limit", "cursor")
+	span := usage.NewRange(p.Span(time.UTC, s.now(), rest.DaysBefore(agentDays)))
+	order := usage.AgentOrder(p.OneOf("sort", string(usage.AgentsByCost), string(usage.AgentsByCost),
 		string(usage.AgentsByEvents), string(usage.AgentsByName), string(usage.AgentsByLastSeen)))
-	limit := p.limit()
-	q := usage.AgentQuery{Range: span, Text: p.text("q"), Order: order, Descending: p.descending(order != usage.AgentsByName), Limit: limit + 1}
-	if after := readCursor(c, p, (*agentPosition).valid); after != nil {
+	limit := p.Limit()
+	q := usage.AgentQuery{Range: span, Text: p.Text("q"), Order: order, Descending: p.Descending(order != usage.AgentsByName), Limit: limit + 1}
+	if after := rest.ReadCursor(c, p, (*agentPosition).valid); after != nil {
 		q.Range = after.span()
 		q.After = &usage.AgentPosition{SortKey: after.SortKey, Name: after.Name}
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
-	agents, err := s.usage.Agents(c.ctx(), c.who.AccountID, &q)
+	agents, err := s.usage.Agents(c.Ctx(), c.Who.AccountID, &q)
 	if err != nil {
 		return storeError(err, "agent")
 	}
-	page, err := pageOf(c, p, limit, agents, newAgentReply, func(a *usage.Agent) agentPosition {
+	page, err := rest.PageOf(c, p, limit, agents, newAgentReply, func(a *usage.Agent) agentPosition {
 		return agentPosition{q.Range.From.Unix(), q.Range.To.Unix(), a.SortKey.String(), a.Name}
 	})
 	if err != nil {
@@ -111,16 +112,7 @@ func (s *Server) listAgents(c *request) error {
 	if err := s.addBudgets(c, pointers(page.Data)...); err != nil {
 		return err
 	}
-	return c.reply(page)
-}
-
-// descending reads order, which is desc or asc.
-func (p *params) descending(otherwise bool) bool {
-	fallback := "asc"
-	if otherwise {
-		fallback = "desc"
-	}
-	return p.oneOf("order", fallback, "asc", "desc") == "desc"
+	return c.Reply(page)
 }
 
 // usageReply is what a part of an agent's usage adds up to.
@@ -167,17 +159,17 @@ type agentDetailReply struct {
 }
 
 // agent answers what one agent did, by model and by day.
-func (s *Server) agent(c *request) error {
-	p := c.params("from", "to")
-	span := usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays)))
-	if err := p.err(); err != nil {
+func (s *Server) agent(c *rest.Request) error {
+	p := c.Params("from", "to")
+	span := usage.NewRange(p.Span(time.UTC, s.now(), rest.DaysBefore(agentDays)))
+	if err := p.Err(); err != nil {
 		return err
 	}
 	name := schema.NormalName(c.Param("name"))
 	if schema.NameFault(name, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "agent")
 	}
-	detail, err := s.usage.Agent(c.ctx(), c.who.AccountID, name, span)
+	detail, err := s.usage.Agent(c.Ctx(), c.Who.AccountID, name, span)
 	if err != nil {
 		return storeError(err, "agent")
 	}
@@ -196,7 +188,7 @@ func (s *Server) agent(c *request) error {
 	if err := s.addBudgets(c, &reply.agentReply); err != nil {
 		return err
 	}
-	return c.reply(reply)
+	return c.Reply(reply)
 }
 
 // idText returns the text form of an id, nil for nil.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/webhook"
@@ -43,7 +44,7 @@ func (p *channelPolicy) check(ctx context.Context, channels []alert.Channel) err
 			}
 		}
 	}
-	return invalid(faults)
+	return rest.Invalid(faults)
 }
 
 // checkRequest is check for the channels of a request, if it has any. What is wrong with them by themselves is left to others.

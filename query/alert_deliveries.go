@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -55,15 +56,15 @@ func newMessageReply(d *alert.Delivery) messageReply {
 
 // ruleHandler answers a request about what belongs to a rule, or to the account itself
 // for nil.
-type ruleHandler func(c *request, rule *schema.ID) error
+type ruleHandler func(c *rest.Request, rule *schema.ID) error
 
-func ofOwnChannels(h ruleHandler) handler { return func(c *request) error { return h(c, nil) } }
+func ofOwnChannels(h ruleHandler) handler { return func(c *rest.Request) error { return h(c, nil) } }
 
 // ofKnownRule answers 404 for a rule that is not there.
-func (s *Server) ofKnownRule(h ruleHandler) func(c *request, id schema.ID) error {
-	return func(c *request, id schema.ID) error {
+func (s *Server) ofKnownRule(h ruleHandler) func(c *rest.Request, id schema.ID) error {
+	return func(c *rest.Request, id schema.ID) error {
 		err := s.alerting(c, func(ctx context.Context, store *alert.Store) error {
-			_, err := store.Get(ctx, c.who.AccountID, id)
+			_, err := store.Get(ctx, c.Who.AccountID, id)
 			return err
 		})
 		if err != nil {
@@ -74,29 +75,29 @@ func (s *Server) ofKnownRule(h ruleHandler) func(c *request, id schema.ID) error
 }
 
 // listDeliveries answers a page of messages with every try, newest first.
-func (s *Server) listDeliveries(c *request, rule *schema.ID) error {
-	p := c.params("limit", "cursor")
-	limit := p.limit()
-	after := readCursor(c, p, (*timedPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listDeliveries(c *rest.Request, rule *schema.ID) error {
+	p := c.Params("limit", "cursor")
+	limit := p.Limit()
+	after := rest.ReadCursor(c, p, (*rest.TimedPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	_, end := usage.AllTime()
-	at := after.place(end)
+	at := after.Place(end)
 	var found []alert.Delivery
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		found, err = store.Deliveries(ctx, c.who.AccountID, rule, at.Time, at.ID, limit+1)
+		found, err = store.Deliveries(ctx, c.Who.AccountID, rule, at.Time, at.ID, limit+1)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return replyPage(c, p, limit, found, newMessageReply,
-		func(d *alert.Delivery) timedPosition { return newTimedPosition(d.CreatedAt, d.ID) })
+	return rest.ReplyPage(c, p, limit, found, newMessageReply,
+		func(d *alert.Delivery) rest.TimedPosition { return rest.NewTimedPosition(d.CreatedAt, d.ID) })
 }
 
 // replayDelivery has a message sent again, under the same id.
-func (s *Server) replayDelivery(c *request, rule *schema.ID) error {
+func (s *Server) replayDelivery(c *rest.Request, rule *schema.ID) error {
 	id, err := schema.ParseID(alert.DeliveryPrefix, c.Param("delivery"))
 	if err != nil {
 		return alertError(alert.ErrNotFound)
@@ -104,16 +105,16 @@ func (s *Server) replayDelivery(c *request, rule *schema.ID) error {
 	var found []alert.Delivery
 	err = s.administer(c, "delivery.replay", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		store, target := alert.NewStore(tx), id.Text(alert.DeliveryPrefix)
-		if err := store.Replay(ctx, c.who.AccountID, rule, id, s.now()); err != nil {
+		if err := store.Replay(ctx, c.Who.AccountID, rule, id, s.now()); err != nil {
 			return target, err
 		}
-		found, err = store.DeliveriesOf(ctx, c.who.AccountID, []schema.ID{id})
+		found, err = store.DeliveriesOf(ctx, c.Who.AccountID, []schema.ID{id})
 		return target, err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return c.replyStatus(http.StatusAccepted, newMessageReply(&found[0]))
+	return c.ReplyStatus(http.StatusAccepted, newMessageReply(&found[0]))
 }
 
 // testInterval is how often a rule may be tested: channels may be somebody else's.
@@ -126,43 +127,43 @@ var (
 
 // testAlert sends a message to the channels of a rule, so that one can see that they
 // work.
-func (s *Server) testAlert(c *request, id schema.ID) error {
-	if err := c.optionalBody(&struct{}{}); err != nil {
+func (s *Server) testAlert(c *rest.Request, id schema.ID) error {
+	if err := c.OptionalBody(&struct{}{}); err != nil {
 		return err
 	}
 	var found []alert.Delivery
 	err := s.administer(c, "alert.test", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		store, now := alert.NewStore(tx), s.now().UTC().Truncate(time.Microsecond)
 		target := id.Text(alert.RulePrefix)
-		rule, err := store.Lock(ctx, c.who.AccountID, id)
+		rule, err := store.Lock(ctx, c.Who.AccountID, id)
 		if err != nil {
 			return target, err
 		}
 		if len(rule.Channels) == 0 {
 			return target, errNoChannels
 		}
-		tested, err := store.TestedSince(ctx, c.who.AccountID, id, now.Add(-testInterval))
+		tested, err := store.TestedSince(ctx, c.Who.AccountID, id, now.Add(-testInterval))
 		if err != nil {
 			return target, err
 		}
 		if tested {
 			return target, errTested
 		}
-		ids, err := store.Notify(ctx, c.who.AccountID, alert.Test(&rule, now), rule.Channels)
+		ids, err := store.Notify(ctx, c.Who.AccountID, alert.Test(&rule, now), rule.Channels)
 		if err != nil {
 			return target, err
 		}
-		found, err = store.DeliveriesOf(ctx, c.who.AccountID, ids)
+		found, err = store.DeliveriesOf(ctx, c.Who.AccountID, ids)
 		return target, err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	page := list[messageReply]{Data: make([]messageReply, 0, len(found))}
+	page := rest.List[messageReply]{Data: make([]messageReply, 0, len(found))}
 	for i := range found {
 		page.Data = append(page.Data, newMessageReply(&found[i]))
 	}
-	return c.replyStatus(http.StatusAccepted, page)
+	return c.ReplyStatus(http.StatusAccepted, page)
 }
 
 type channelsBody struct {
@@ -174,22 +175,22 @@ type channelsReply struct {
 }
 
 // ownChannels answers whom the account tells of its caps and reports.
-func (s *Server) ownChannels(c *request) error {
+func (s *Server) ownChannels(c *rest.Request) error {
 	var channels []alert.Channel
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		channels, err = store.Channels(ctx, c.who.AccountID, nil)
+		channels, err = store.Channels(ctx, c.Who.AccountID, nil)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return c.reply(channelsReply{newChannelReplies(channels)})
+	return c.Reply(channelsReply{newChannelReplies(channels)})
 }
 
 // putOwnChannels sets them. The answer holds the secrets of webhooks that were added.
-func (s *Server) putOwnChannels(c *request) error {
+func (s *Server) putOwnChannels(c *rest.Request) error {
 	var request channelsBody
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	var faults schema.Faults
@@ -201,17 +202,17 @@ func (s *Server) putOwnChannels(c *request) error {
 	if len(faults) > 0 {
 		return problem.FromFaults(faults)
 	}
-	if err := s.channels.check(c.ctx(), channels); err != nil {
+	if err := s.channels.check(c.Ctx(), channels); err != nil {
 		return err
 	}
 	detail := map[string]any{"channels": alertDetail(&alert.Rule{Channels: channels})["channels"]}
 	err := s.administer(c, "channels.set", detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		var err error
-		channels, err = alert.NewStore(tx).Sealing(s.secrets).SetChannels(ctx, c.who.AccountID, nil, channels, s.now().UTC().Truncate(time.Microsecond))
-		return c.who.AccountID.Text(schema.AccountPrefix), err
+		channels, err = alert.NewStore(tx).Sealing(s.secrets).SetChannels(ctx, c.Who.AccountID, nil, channels, s.now().UTC().Truncate(time.Microsecond))
+		return c.Who.AccountID.Text(schema.AccountPrefix), err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return c.reply(channelsReply{newChannelReplies(channels)})
+	return c.Reply(channelsReply{newChannelReplies(channels)})
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
@@ -56,18 +57,18 @@ func newIncidentReply(i *alert.Incident, told []alert.Notification) incidentRepl
 }
 
 // incidentFilter reads the parameters that choose incidents.
-func incidentFilter(p *params) alert.IncidentFilter {
+func incidentFilter(p *rest.Params) alert.IncidentFilter {
 	_, end := usage.AllTime()
-	f := alert.IncidentFilter{Scope: p.text("agent")}
-	f.From, f.To = p.span(time.UTC, end, sinceEver)
-	if text := p.values.Get("alert_id"); text != "" {
+	f := alert.IncidentFilter{Scope: p.Text("agent")}
+	f.From, f.To = p.Span(time.UTC, end, rest.SinceEver)
+	if text := p.Values.Get("alert_id"); text != "" {
 		id, err := schema.ParseID(alert.RulePrefix, text)
 		if err != nil {
-			p.faults.Add("alert_id", "must be the id of an alert rule, alr_…")
+			p.Faults.Add("alert_id", "must be the id of an alert rule, alr_…")
 		}
 		f.RuleID = &id
 	}
-	if state := p.oneOf("state", "", "firing", "resolved"); state != "" {
+	if state := p.OneOf("state", "", "firing", "resolved"); state != "" {
 		open := state == "firing"
 		f.Open = &open
 	}
@@ -76,27 +77,27 @@ func incidentFilter(p *params) alert.IncidentFilter {
 
 // listIncidents answers a page of incidents, newest first, with what was delivered
 // where.
-func (s *Server) listIncidents(c *request) error {
-	p := c.params("alert_id", "agent", "state", "from", "to", "limit", "cursor")
-	filter, limit := incidentFilter(p), p.limit()
-	after := readCursor(c, p, (*timedPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listIncidents(c *rest.Request) error {
+	p := c.Params("alert_id", "agent", "state", "from", "to", "limit", "cursor")
+	filter, limit := incidentFilter(p), p.Limit()
+	after := rest.ReadCursor(c, p, (*rest.TimedPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
-	at := after.place(filter.To)
+	at := after.Place(filter.To)
 	var incidents []alert.Incident
 	var told map[schema.ID][]alert.Notification
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		if incidents, err = store.Incidents(ctx, c.who.AccountID, filter, at.Time, at.ID, limit+1); err != nil {
+		if incidents, err = store.Incidents(ctx, c.Who.AccountID, filter, at.Time, at.ID, limit+1); err != nil {
 			return err
 		}
-		told, err = store.Notifications(ctx, c.who.AccountID, incidents)
+		told, err = store.Notifications(ctx, c.Who.AccountID, incidents)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return replyPage(c, p, limit, incidents,
+	return rest.ReplyPage(c, p, limit, incidents,
 		func(i *alert.Incident) incidentReply { return newIncidentReply(i, told[i.ID]) },
-		func(i *alert.Incident) timedPosition { return newTimedPosition(i.StartedAt, i.ID) })
+		func(i *alert.Incident) rest.TimedPosition { return rest.NewTimedPosition(i.StartedAt, i.ID) })
 }

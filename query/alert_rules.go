@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/alert"
@@ -123,62 +124,62 @@ func alertError(err error) error {
 }
 
 // alerting runs f on what the caller's account may see of alerts.
-func (s *Server) alerting(c *request, f func(context.Context, *alert.Store) error) error {
-	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Server) alerting(c *rest.Request, f func(context.Context, *alert.Store) error) error {
+	return s.usage.Within(c.Ctx(), c.Who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
 		return f(ctx, alert.NewStore(tx))
 	})
 }
 
 // listAlerts answers a page of the account's rules, newest first.
-func (s *Server) listAlerts(c *request) error {
-	p := c.params("limit", "cursor")
-	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listAlerts(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*rest.IDPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	var rules []alert.Rule
 	var statuses map[schema.ID]alert.Status
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		if rules, err = store.Rules(ctx, c.who.AccountID); err != nil {
+		if rules, err = store.Rules(ctx, c.Who.AccountID); err != nil {
 			return err
 		}
-		statuses, err = store.Statuses(ctx, c.who.AccountID)
+		statuses, err = store.Statuses(ctx, c.Who.AccountID)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	rules = slices.DeleteFunc(rules, func(r alert.Rule) bool { return after.passed(r.ID) })
-	return replyPage(c, p, limit, rules,
+	rules = slices.DeleteFunc(rules, func(r alert.Rule) bool { return after.Passed(r.ID) })
+	return rest.ReplyPage(c, p, limit, rules,
 		func(r *alert.Rule) alertReply { return newAlertReply(r, statuses[r.ID]) },
-		func(r *alert.Rule) idPosition { return idPosition{r.ID} })
+		func(r *alert.Rule) rest.IDPosition { return rest.IDPosition{ID: r.ID} })
 }
 
 // ofRule is ofID for alert rules.
-func ofRule(h func(c *request, id schema.ID) error) handler {
+func ofRule(h func(c *rest.Request, id schema.ID) error) handler {
 	return ofID(alert.RulePrefix, ruleOrDelivery, h)
 }
 
 // alert answers a rule.
-func (s *Server) alert(c *request, id schema.ID) error {
+func (s *Server) alert(c *rest.Request, id schema.ID) error {
 	var rule alert.Rule
 	var statuses map[schema.ID]alert.Status
 	err := s.alerting(c, func(ctx context.Context, store *alert.Store) (err error) {
-		if rule, err = store.Get(ctx, c.who.AccountID, id); err != nil {
+		if rule, err = store.Get(ctx, c.Who.AccountID, id); err != nil {
 			return err
 		}
-		statuses, err = store.Statuses(ctx, c.who.AccountID)
+		statuses, err = store.Statuses(ctx, c.Who.AccountID)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return c.reply(newAlertReply(&rule, statuses[id]))
+	return c.Reply(newAlertReply(&rule, statuses[id]))
 }
 
 // deleteAlert removes a rule. An incident of it that lasts ends without a message.
-func (s *Server) deleteAlert(c *request, id schema.ID) error {
+func (s *Server) deleteAlert(c *rest.Request, id schema.ID) error {
 	return alertError(s.remove(c, "alert.remove", id.Text(alert.RulePrefix), func(ctx context.Context, tx pgx.Tx) error {
-		return alert.NewStore(tx).Delete(ctx, c.who.AccountID, id)
+		return alert.NewStore(tx).Delete(ctx, c.Who.AccountID, id)
 	}))
 }

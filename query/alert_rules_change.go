@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/alert"
@@ -91,7 +92,7 @@ func (q *alertRequest) apply(r *alert.Rule) error {
 	if !faults.Has("condition") {
 		r.Check(&faults)
 	}
-	return invalid(faults)
+	return rest.Invalid(faults)
 }
 
 // trimmed treats a name as tracking does.
@@ -172,17 +173,17 @@ var nullableOfAlert = []string{"agent", "model", "provider"}
 
 // createAlert makes a rule. Its answer is the only one that holds the secrets of its
 // webhooks.
-func (s *Server) createAlert(c *request) error {
+func (s *Server) createAlert(c *rest.Request) error {
 	var request alertRequest
-	if err := c.body(&request, nullableOfAlert...); err != nil {
+	if err := c.Body(&request, nullableOfAlert...); err != nil {
 		return err
 	}
 	now := s.now().UTC().Truncate(time.Microsecond)
-	rule := alert.Rule{ID: schema.NewID(now), AccountID: c.who.AccountID, CreatedAt: now, UpdatedAt: now, CreatedBy: &c.who.UserID}
+	rule := alert.Rule{ID: schema.NewID(now), AccountID: c.Who.AccountID, CreatedAt: now, UpdatedAt: now, CreatedBy: &c.Who.UserID}
 	if err := request.apply(&rule); err != nil {
 		return err
 	}
-	if err := s.channels.check(c.ctx(), rule.Channels); err != nil {
+	if err := s.channels.check(c.Ctx(), rule.Channels); err != nil {
 		return err
 	}
 	err := s.administer(c, "alert.create", alertDetail(&rule), func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
@@ -191,22 +192,22 @@ func (s *Server) createAlert(c *request) error {
 	if err != nil {
 		return alertError(err)
 	}
-	return c.replyStatus(http.StatusCreated, newAlertReply(&rule, alert.Status{}))
+	return c.ReplyStatus(http.StatusCreated, newAlertReply(&rule, alert.Status{}))
 }
 
 // changeAlert changes what is given of a rule. The answer holds the secrets of
 // webhooks that were added.
-func (s *Server) changeAlert(c *request, id schema.ID) error {
-	text, err := c.text()
+func (s *Server) changeAlert(c *rest.Request, id schema.ID) error {
+	text, err := c.Text()
 	if err != nil {
 		return err
 	}
 	// What is wrong with the body by itself is reported whether there is such a rule or not.
 	var request alertRequest
-	if err := readObject(text, &request, nullableOfAlert...); err != nil {
+	if err := rest.ReadObject(text, &request, nullableOfAlert...); err != nil {
 		return err
 	}
-	if err := s.channels.checkRequest(c.ctx(), request.Channels); err != nil {
+	if err := s.channels.checkRequest(c.Ctx(), request.Channels); err != nil {
 		return err
 	}
 	act, err := s.newAct(c, "alert.change", id.Text(alert.RulePrefix), struct{}{})
@@ -215,29 +216,29 @@ func (s *Server) changeAlert(c *request, id schema.ID) error {
 	}
 	var rule alert.Rule
 	var status alert.Status
-	err = s.usage.Administer(c.ctx(), c.who.AccountID, act, func(ctx context.Context, tx pgx.Tx) error {
+	err = s.usage.Administer(c.Ctx(), c.Who.AccountID, act, func(ctx context.Context, tx pgx.Tx) error {
 		store := alert.NewStore(tx).Sealing(s.secrets)
-		rule, err = store.Lock(ctx, c.who.AccountID, id)
+		rule, err = store.Lock(ctx, c.Who.AccountID, id)
 		if err != nil {
 			return err
 		}
 		if act.Detail, err = s.change(ctx, store, &rule, text); err != nil {
 			return err
 		}
-		statuses, err := store.Statuses(ctx, c.who.AccountID)
+		statuses, err := store.Statuses(ctx, c.Who.AccountID)
 		status = statuses[id]
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
-	return c.reply(newAlertReply(&rule, status))
+	return c.Reply(newAlertReply(&rule, status))
 }
 
 // change makes of a rule what the body says and returns what the audit log shows.
 func (s *Server) change(ctx context.Context, store *alert.Store, rule *alert.Rule, text []byte) ([]byte, error) {
 	request := requestOf(rule)
-	if err := readObject(text, &request, nullableOfAlert...); err != nil {
+	if err := rest.ReadObject(text, &request, nullableOfAlert...); err != nil {
 		return nil, err
 	}
 	kept := rule.Channels

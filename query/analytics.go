@@ -6,16 +6,17 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 )
 
 // daily answers what was spent by day.
-func (s *Server) daily(c *request) error {
+func (s *Server) daily(c *rest.Request) error {
 	return s.analytics(c, usage.Day, func(last time.Time) time.Time { return last.AddDate(0, 0, -(30 - 1)) })
 }
 
 // hourly answers what was spent by hour.
-func (s *Server) hourly(c *request) error {
+func (s *Server) hourly(c *rest.Request) error {
 	return s.analytics(c, usage.Hour, func(last time.Time) time.Time { return last.Add(-(48 - 1) * time.Hour) })
 }
 
@@ -47,35 +48,35 @@ func (n groupName) MarshalJSON() ([]byte, error) { return json.Marshal(nonEmpty(
 
 // analytics answers buckets of one unit. A from that is not given is what back
 // makes of the last moment before to.
-func (s *Server) analytics(c *request, unit usage.Unit, back func(last time.Time) time.Time) error {
-	p := c.params("from", "to", "group_by", "agent", "model", "provider", "timezone", "fill", "format")
-	loc := p.zone()
-	from, to := p.span(loc, s.now(), func(to time.Time) time.Time { return back(to.Add(-time.Microsecond).In(loc)) })
+func (s *Server) analytics(c *rest.Request, unit usage.Unit, back func(last time.Time) time.Time) error {
+	p := c.Params("from", "to", "group_by", "agent", "model", "provider", "timezone", "fill", "format")
+	loc := p.Zone()
+	from, to := p.Span(loc, s.now(), func(to time.Time) time.Time { return back(to.Add(-time.Microsecond).In(loc)) })
 	q := usage.Question{
-		Agent: p.text("agent"), Model: p.text("model"), Provider: p.text("provider"),
-		Fill: p.flag("fill", true),
+		Agent: p.Text("agent"), Model: p.Text("model"), Provider: p.Text("provider"),
+		Fill: p.Flag("fill", true),
 	}
-	p.groupBy(&q)
-	format := p.oneOf("format", "json", "json", "csv")
-	if err := p.err(); err != nil {
+	groupBy(p, &q)
+	format := p.OneOf("format", "json", "json", "csv")
+	if err := p.Err(); err != nil {
 		return err
 	}
 	var err error
 	if q.Bounds, err = usage.Buckets(unit, from, to, loc); err != nil {
 		return storeError(err, "bucket")
 	}
-	answer, err := s.usage.Analyse(c.ctx(), c.who.AccountID, &q)
+	answer, err := s.usage.Analyse(c.Ctx(), c.Who.AccountID, &q)
 	if err != nil {
 		return storeError(err, "bucket")
 	}
 	if format == "csv" {
-		return c.replyAnalyticsCSV(&q, &answer)
+		return replyAnalyticsCSV(c, &q, &answer)
 	}
 	buckets := make([]bucketReply, len(answer.Rows))
 	for i := range buckets {
 		buckets[i] = newBucketReply(&q, &answer.Rows[i])
 	}
-	return c.reply(analyticsReply{
+	return c.Reply(analyticsReply{
 		Data:          buckets,
 		Totals:        newUsageReply(&answer.Totals),
 		CompleteUntil: answer.CompleteUntil,
@@ -86,8 +87,8 @@ func (s *Server) analytics(c *request, unit usage.Unit, back func(last time.Time
 }
 
 // groupBy reads group_by: names with commas between them.
-func (p *params) groupBy(q *usage.Question) {
-	value := p.values.Get("group_by")
+func groupBy(p *rest.Params, q *usage.Question) {
+	value := p.Values.Get("group_by")
 	if value == "" {
 		return
 	}
@@ -100,7 +101,7 @@ func (p *params) groupBy(q *usage.Question) {
 		case "provider":
 			q.ByProvider = true
 		default:
-			p.faults.Add("group_by", "must be any of agent, model, provider, with commas between")
+			p.Faults.Add("group_by", "must be any of agent, model, provider, with commas between")
 			return
 		}
 	}
@@ -118,24 +119,24 @@ func newBucketReply(q *usage.Question, row *usage.Row) bucketReply {
 
 // replyAnalyticsCSV answers the rows as CSV: the bucket, the groups asked for, the
 // measures. There is no line of totals, which a spreadsheet would add up again.
-func (c *request) replyAnalyticsCSV(q *usage.Question, answer *usage.Answer) error {
+func replyAnalyticsCSV(c *rest.Request, q *usage.Question, answer *usage.Answer) error {
 	header := slices.Concat([]string{"bucket"}, groupHeader(q), []string{
 		"events", "errors", "unpriced_events", "input_tokens", "output_tokens", "cache_read_tokens", "cost_usd",
 		"avg_latency_ms", "p50_latency_ms", "p95_latency_ms", "p99_latency_ms", "max_latency_ms",
 	})
-	w := newCSV(c, "usage.csv", header)
+	w := rest.NewCSV(c, "usage.csv", header)
 	for i := range answer.Rows {
 		row := &answer.Rows[i]
-		w.text(usage.Time{Time: q.Bounds[row.Slot-1]}.String())
-		w.group(row.Agent, row.Model, row.Provider)
-		w.number(row.Events, row.Errors, row.UnpricedEvents)
-		w.sum(&row.InputTokens, &row.OutputTokens, &row.CacheReadTokens)
-		w.text(row.CostUSD.String())
+		w.Text(usage.Time{Time: q.Bounds[row.Slot-1]}.String())
+		w.Group(row.Agent, row.Model, row.Provider)
+		w.Number(row.Events, row.Errors, row.UnpricedEvents)
+		w.Sum(&row.InputTokens, &row.OutputTokens, &row.CacheReadTokens)
+		w.Text(row.CostUSD.String())
 		latency := row.Latency()
-		w.optional(latency.Avg, latency.P50, latency.P95, latency.P99, row.MaxLatencyMS())
-		w.endLine()
+		w.Optional(latency.Avg, latency.P50, latency.P95, latency.P99, row.MaxLatencyMS())
+		w.EndLine()
 	}
-	return w.send()
+	return w.Send()
 }
 
 func groupHeader(q *usage.Question) (names []string) {

@@ -5,6 +5,7 @@ import (
 	"math/big"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 )
 
@@ -52,18 +53,18 @@ type monthEndReply struct {
 
 // summary answers totals, their change, the dearest agents and models, and where
 // the month is heading.
-func (s *Server) summary(c *request) error {
-	p := c.params("from", "to")
-	span := usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays)))
-	if err := p.err(); err != nil {
+func (s *Server) summary(c *rest.Request) error {
+	p := c.Params("from", "to")
+	span := usage.NewRange(p.Span(time.UTC, s.now(), rest.DaysBefore(agentDays)))
+	if err := p.Err(); err != nil {
 		return err
 	}
-	sum, err := s.usage.Summarize(c.ctx(), c.who.AccountID, span, s.now())
+	sum, err := s.usage.Summarize(c.Ctx(), c.Who.AccountID, span, s.now())
 	if err != nil {
 		return storeError(err, "summary")
 	}
 	before := span.Before()
-	return c.reply(summaryReply{
+	return c.Reply(summaryReply{
 		From: usage.Time{Time: span.From}, To: usage.Time{Time: span.To}, Totals: newUsageReply(&sum.Totals),
 		Previous: periodReply{usage.Time{Time: before.From}, usage.Time{Time: before.To}, newUsageReply(&sum.Previous)},
 		Change: changeReply{

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -50,17 +51,17 @@ type newSecretReply struct {
 }
 
 // listKeys answers a page of the account's API keys, newest first, ended ones included.
-func (s *Server) listKeys(c *request) error {
-	p := c.params("limit", "cursor")
-	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listKeys(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*rest.IDPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
-	keys, err := s.ownAccounts(c).Keys(c.ctx(), c.who.AccountID, after.page(limit))
+	keys, err := s.ownAccounts(c).Keys(c.Ctx(), c.Who.AccountID, after.Page(limit))
 	if err != nil {
 		return storeError(err, "API key")
 	}
-	return replyPage(c, p, limit, keys, newKeyReply, func(k *account.Key) idPosition { return idPosition{k.ID} })
+	return rest.ReplyPage(c, p, limit, keys, newKeyReply, func(k *account.Key) rest.IDPosition { return rest.IDPosition{ID: k.ID} })
 }
 
 type createKeyRequest struct {
@@ -102,9 +103,9 @@ func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err erro
 }
 
 // createKey makes an API key and answers it with its secret, once.
-func (s *Server) createKey(c *request) error {
+func (s *Server) createKey(c *rest.Request) error {
 	var request createKeyRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	wanted, err := request.parse(s.now())
@@ -113,14 +114,14 @@ func (s *Server) createKey(c *request) error {
 	}
 	var reply newSecretReply
 	err = s.administer(c, "api_key.create", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
-		key, secret, err := store.CreateKey(ctx, c.who.AccountID, wanted)
+		key, secret, err := store.CreateKey(ctx, c.Who.AccountID, wanted)
 		reply = newSecretReply{newKeyReply(&key), secret}
 		return reply.ID, err
 	})
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusCreated, reply)
+	return c.ReplyStatus(http.StatusCreated, reply)
 }
 
 type rotateKeyRequest struct {
@@ -132,9 +133,9 @@ type rotateKeyRequest struct {
 const maxGrace = 30 * 24 * time.Hour
 
 // rotateKey makes a new API key in the place of an old one.
-func (s *Server) rotateKey(c *request, id schema.ID) error {
+func (s *Server) rotateKey(c *rest.Request, id schema.ID) error {
 	var request rotateKeyRequest
-	if err := c.optionalBody(&request); err != nil {
+	if err := c.OptionalBody(&request); err != nil {
 		return err
 	}
 	if request.GraceSeconds < 0 || request.GraceSeconds > int64(maxGrace/time.Second) {
@@ -142,19 +143,19 @@ func (s *Server) rotateKey(c *request, id schema.ID) error {
 	}
 	var reply newSecretReply
 	err := s.administer(c, "api_key.rotate", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
-		key, secret, err := store.RotateKey(ctx, c.who.AccountID, id, time.Duration(request.GraceSeconds)*time.Second)
+		key, secret, err := store.RotateKey(ctx, c.Who.AccountID, id, time.Duration(request.GraceSeconds)*time.Second)
 		reply = newSecretReply{newKeyReply(&key), secret}
 		return id.Text(schema.KeyPrefix), err
 	})
 	if err != nil {
 		return storeError(err, "API key")
 	}
-	return c.replyStatus(http.StatusCreated, reply)
+	return c.ReplyStatus(http.StatusCreated, reply)
 }
 
 // revokeKey ends an API key.
-func (s *Server) revokeKey(c *request, id schema.ID) error {
+func (s *Server) revokeKey(c *rest.Request, id schema.ID) error {
 	return storeError(s.remove(c, "api_key.revoke", id.Text(schema.KeyPrefix), func(ctx context.Context, tx pgx.Tx) error {
-		return account.NewStore(tx, s.now).RevokeKey(ctx, c.who.AccountID, id)
+		return account.NewStore(tx, s.now).RevokeKey(ctx, c.Who.AccountID, id)
 	}), "API key")
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -17,12 +18,12 @@ const auditPrefix schema.Prefix = "aud"
 
 // newAct returns the line of the audit log for an act of the caller. detail is
 // shown there, so it holds no secret.
-func (s *Server) newAct(c *request, action, target string, detail any) (*usage.Act, error) {
-	return s.actOf(c, &c.who.UserID, action, target, detail)
+func (s *Server) newAct(c *rest.Request, action, target string, detail any) (*usage.Act, error) {
+	return s.actOf(c, &c.Who.UserID, action, target, detail)
 }
 
 // actOf is newAct for an act of another user, or of nobody who is known for nil.
-func (s *Server) actOf(c *request, userID *schema.ID, action, target string, detail any) (*usage.Act, error) {
+func (s *Server) actOf(c *rest.Request, userID *schema.ID, action, target string, detail any) (*usage.Act, error) {
 	text, err := json.Marshal(detail)
 	if err != nil {
 		return nil, err
@@ -30,25 +31,25 @@ func (s *Server) actOf(c *request, userID *schema.ID, action, target string, det
 	now := s.now().UTC().Truncate(time.Microsecond)
 	return &usage.Act{
 		AuditID: schema.NewID(now), At: usage.Time{Time: now}, UserID: userID, Action: action, Target: target,
-		Detail: text, Address: c.ClientIP(), RequestID: requestID(c.Context),
+		Detail: text, Address: c.ClientIP(), RequestID: rest.RequestID(c.Context),
 	}, nil
 }
 
 // administer runs an administrative act together with its line in the audit log. f
 // returns what the act was done to.
-func (s *Server) administer(c *request, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
+func (s *Server) administer(c *rest.Request, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
 	act, err := s.newAct(c, action, "", detail)
 	if err != nil {
 		return err
 	}
-	return s.usage.Administer(c.ctx(), c.who.AccountID, act, func(ctx context.Context, tx pgx.Tx) (err error) {
+	return s.usage.Administer(c.Ctx(), c.Who.AccountID, act, func(ctx context.Context, tx pgx.Tx) (err error) {
 		act.Target, err = f(ctx, tx, account.NewStore(tx, s.now))
 		return err
 	})
 }
 
 // remove is administer for an act that leaves nothing to show of target, and answers 204.
-func (s *Server) remove(c *request, action, target string, f func(context.Context, pgx.Tx) error) error {
+func (s *Server) remove(c *rest.Request, action, target string, f func(context.Context, pgx.Tx) error) error {
 	err := s.administer(c, action, struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		return target, f(ctx, tx)
 	})
@@ -60,8 +61,8 @@ func (s *Server) remove(c *request, action, target string, f func(context.Contex
 
 // ownAccounts asks for what the caller's account may see of users and keys, with one
 // statement at a time.
-func (s *Server) ownAccounts(c *request) *account.Store {
-	return account.NewStore(s.usage.Once(c.who.AccountID), s.now)
+func (s *Server) ownAccounts(c *rest.Request) *account.Store {
+	return account.NewStore(s.usage.Once(c.Who.AccountID), s.now)
 }
 
 type actReply struct {
@@ -87,17 +88,17 @@ func newActReply(a *usage.Act) actReply {
 }
 
 // listActs answers a page of the audit log, newest first.
-func (s *Server) listActs(c *request) error {
-	p := c.params("from", "to", "limit", "cursor")
+func (s *Server) listActs(c *rest.Request) error {
+	p := c.Params("from", "to", "limit", "cursor")
 	_, end := usage.AllTime()
-	from, to := p.span(time.UTC, end, sinceEver)
-	limit, after := p.limit(), readCursor(c, p, (*timedPosition).valid)
-	if err := p.err(); err != nil {
+	from, to := p.Span(time.UTC, end, rest.SinceEver)
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*rest.TimedPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
-	acts, err := s.usage.Acts(c.ctx(), c.who.AccountID, from, after.place(to), limit+1)
+	acts, err := s.usage.Acts(c.Ctx(), c.Who.AccountID, from, after.Place(to), limit+1)
 	if err != nil {
 		return storeError(err, "act")
 	}
-	return replyPage(c, p, limit, acts, newActReply, func(a *usage.Act) timedPosition { return newTimedPosition(a.At.Time, a.AuditID) })
+	return rest.ReplyPage(c, p, limit, acts, newActReply, func(a *usage.Act) rest.TimedPosition { return rest.NewTimedPosition(a.At.Time, a.AuditID) })
 }

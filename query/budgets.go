@@ -6,6 +6,7 @@ import (
 	"strings"
 	"unicode"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/budget"
@@ -55,22 +56,22 @@ func newBudgetReply(b *usage.Cap) budgetReply {
 
 // budgetHandler answers a request about the cap of an agent, or of the whole
 // account for the empty name.
-type budgetHandler func(c *request, scope budget.Scope) error
+type budgetHandler func(c *rest.Request, scope budget.Scope) error
 
 func ofAccount(h budgetHandler) handler {
-	return func(c *request) error { return h(c, budget.Scope{AccountID: c.who.AccountID}) }
+	return func(c *rest.Request) error { return h(c, budget.Scope{AccountID: c.Who.AccountID}) }
 }
 
 // ofAgent takes the name as tracking does: without the spaces around it, and in normal form.
 func ofAgent(h budgetHandler) handler {
-	return func(c *request) error {
+	return func(c *rest.Request) error {
 		name := schema.NormalName(strings.TrimFunc(c.Param("name"), func(r rune) bool { return unicode.Is(unicode.Zs, r) }))
 		message := schema.NameFault(name, schema.MaxNameLength)
 		switch {
 		case name == "":
 			message = "must not be empty"
 		case message == "":
-			return h(c, budget.Scope{AccountID: c.who.AccountID, Agent: name})
+			return h(c, budget.Scope{AccountID: c.Who.AccountID, Agent: name})
 		}
 		if c.Request.Method == http.MethodPut {
 			return problem.FromFaults(schema.Faults{{Field: "name", Message: message}})
@@ -89,12 +90,12 @@ func budgetError(err error) error {
 }
 
 // budget answers a cap.
-func (s *Server) budget(c *request, scope budget.Scope) error {
-	found, err := s.usage.Budget(c.ctx(), scope, s.now())
+func (s *Server) budget(c *rest.Request, scope budget.Scope) error {
+	found, err := s.usage.Budget(c.Ctx(), scope, s.now())
 	if err != nil {
 		return budgetError(err)
 	}
-	return c.reply(newBudgetReply(&found))
+	return c.Reply(newBudgetReply(&found))
 }
 
 // budgetPosition is the last cap of a page; the account's own has no agent.
@@ -105,22 +106,22 @@ type budgetPosition struct {
 func (p *budgetPosition) valid() bool { return schema.TextFault(p.Agent, schema.MaxNameLength) == "" }
 
 // listBudgets answers a page of caps by name, the account's own first.
-func (s *Server) listBudgets(c *request) error {
-	p := c.params("limit", "cursor")
-	limit := p.limit()
-	position := readCursor(c, p, (*budgetPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listBudgets(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit := p.Limit()
+	position := rest.ReadCursor(c, p, (*budgetPosition).valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	var after *string
 	if position != nil {
 		after = &position.Agent
 	}
-	budgets, err := s.usage.Budgets(c.ctx(), c.who.AccountID, after, limit+1, s.now())
+	budgets, err := s.usage.Budgets(c.Ctx(), c.Who.AccountID, after, limit+1, s.now())
 	if err != nil {
 		return storeError(err, "budget")
 	}
-	return replyPage(c, p, limit, budgets, newBudgetReply, func(b *usage.Cap) budgetPosition { return budgetPosition{b.Agent} })
+	return rest.ReplyPage(c, p, limit, budgets, newBudgetReply, func(b *usage.Cap) budgetPosition { return budgetPosition{b.Agent} })
 }
 
 func pointers[T any](values []T) []*T {
@@ -132,7 +133,7 @@ func pointers[T any](values []T) []*T {
 }
 
 // addBudgets fills in the caps of the agents in an answer.
-func (s *Server) addBudgets(c *request, replies ...*agentReply) error {
+func (s *Server) addBudgets(c *rest.Request, replies ...*agentReply) error {
 	if len(replies) == 0 {
 		return nil
 	}
@@ -140,7 +141,7 @@ func (s *Server) addBudgets(c *request, replies ...*agentReply) error {
 	for i, r := range replies {
 		names[i] = r.Name
 	}
-	caps, err := s.usage.CapsOf(c.ctx(), c.who.AccountID, names, s.now())
+	caps, err := s.usage.CapsOf(c.Ctx(), c.Who.AccountID, names, s.now())
 	if err != nil {
 		return storeError(err, "agent")
 	}

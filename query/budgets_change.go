@@ -8,6 +8,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -40,7 +41,7 @@ func (r *budgetRequest) parse(scope budget.Scope) (budget.Budget, error) {
 	b.Check(&faults)
 	slices.Sort(b.AlertAt)
 	b.AlertAt = slices.Compact(b.AlertAt)
-	return b, invalid(faults)
+	return b, rest.Invalid(faults)
 }
 
 // parseLimit reads the limit from its JSON text, so that no float comes near it.
@@ -75,9 +76,9 @@ type budgetDetail struct {
 }
 
 // putBudget sets a cap, or changes it.
-func (s *Server) putBudget(c *request, scope budget.Scope) error {
+func (s *Server) putBudget(c *rest.Request, scope budget.Scope) error {
 	var request budgetRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	b, err := request.parse(scope)
@@ -91,8 +92,8 @@ func (s *Server) putBudget(c *request, scope budget.Scope) error {
 }
 
 // resetBudget starts the spend of the present period again from zero.
-func (s *Server) resetBudget(c *request, scope budget.Scope) error {
-	if err := c.optionalBody(&struct{}{}); err != nil {
+func (s *Server) resetBudget(c *rest.Request, scope budget.Scope) error {
+	if err := c.OptionalBody(&struct{}{}); err != nil {
 		return err
 	}
 	return s.changeBudget(c, "budget.reset", scope, struct{}{}, func(ctx context.Context, store *budget.Store) error {
@@ -100,13 +101,13 @@ func (s *Server) resetBudget(c *request, scope budget.Scope) error {
 		if err != nil {
 			return err
 		}
-		return store.Reset(ctx, scope, b.Window(s.now()), &c.who.UserID)
+		return store.Reset(ctx, scope, b.Window(s.now()), &c.Who.UserID)
 	})
 }
 
 // changeBudget runs an administrative act on a cap and answers the cap.
 func (s *Server) changeBudget(
-	c *request, action string, scope budget.Scope, detail any, change func(context.Context, *budget.Store) error,
+	c *rest.Request, action string, scope budget.Scope, detail any, change func(context.Context, *budget.Store) error,
 ) error {
 	var after usage.Cap
 	err := s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
@@ -120,7 +121,7 @@ func (s *Server) changeBudget(
 	if err != nil {
 		return budgetError(err)
 	}
-	return c.reply(newBudgetReply(&after))
+	return c.Reply(newBudgetReply(&after))
 }
 
 // budgetTarget names a cap in the audit log: by the agent, or by the account.
@@ -132,7 +133,7 @@ func budgetTarget(scope budget.Scope) string {
 }
 
 // deleteBudget removes a cap.
-func (s *Server) deleteBudget(c *request, scope budget.Scope) error {
+func (s *Server) deleteBudget(c *rest.Request, scope budget.Scope) error {
 	return budgetError(s.remove(c, "budget.remove", budgetTarget(scope), func(ctx context.Context, tx pgx.Tx) error {
 		return budget.NewStore(tx).Delete(ctx, scope)
 	}))

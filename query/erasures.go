@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -16,23 +17,23 @@ import (
 
 // eraseSession has the content of a session erased, and answers the job that does it.
 // The session's link ends at once.
-func (s *Server) eraseSession(c *request) error {
+func (s *Server) eraseSession(c *rest.Request) error {
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
 	}
-	if _, err := s.usage.Session(c.ctx(), c.who.AccountID, id, nil, 1); err != nil {
+	if _, err := s.usage.Session(c.Ctx(), c.Who.AccountID, id, nil, 1); err != nil {
 		return storeError(err, "session")
 	}
 	return s.askErasure(c, "session.erase", erasure.Args{SessionID: id}, func(ctx context.Context, tx pgx.Tx, jobID schema.ID) (string, error) {
 		// The audit log names the session as it is called afterwards.
-		return erasure.Alias(id, jobID), usage.EndShare(ctx, tx, c.who.AccountID, id, s.now())
+		return erasure.Alias(id, jobID), usage.EndShare(ctx, tx, c.Who.AccountID, id, s.now())
 	})
 }
 
 // eraseUser has the content erased that events of a user have, and answers the job that
 // does it. Nobody knows without looking at all events whether there are any.
-func (s *Server) eraseUser(c *request) error {
+func (s *Server) eraseUser(c *rest.Request) error {
 	id := schema.NormalName(c.Param("user"))
 	if schema.NameFault(id, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "user")
@@ -45,16 +46,16 @@ func (s *Server) eraseUser(c *request) error {
 // askErasure adds the job with its line in the audit log, which holds nothing of what is
 // to be erased.
 func (s *Server) askErasure(
-	c *request, action string, args erasure.Args, also func(ctx context.Context, tx pgx.Tx, jobID schema.ID) (target string, err error),
+	c *rest.Request, action string, args erasure.Args, also func(ctx context.Context, tx pgx.Tx, jobID schema.ID) (target string, err error),
 ) error {
 	var asked job.Job
 	err := s.administer(c, action, struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		jobs := job.NewStore(tx)
-		id, err := jobs.Add(ctx, job.New{AccountID: c.who.AccountID, Args: args, By: &c.who.UserID, At: s.now().UTC().Truncate(time.Microsecond)})
+		id, err := jobs.Add(ctx, job.New{AccountID: c.Who.AccountID, Args: args, By: &c.Who.UserID, At: s.now().UTC().Truncate(time.Microsecond)})
 		if err != nil {
 			return "", err
 		}
-		if asked, err = jobs.Get(ctx, c.who.AccountID, id); err != nil {
+		if asked, err = jobs.Get(ctx, c.Who.AccountID, id); err != nil {
 			return "", err
 		}
 		return also(ctx, tx, id)
@@ -62,5 +63,5 @@ func (s *Server) askErasure(
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusAccepted, newJobReply(&asked))
+	return c.ReplyStatus(http.StatusAccepted, newJobReply(&asked))
 }

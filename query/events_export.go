@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 )
 
@@ -28,16 +29,16 @@ type exporter interface {
 // exportEvents streams all events that the filters let through, newest first. It
 // reads page by page, each in its own transaction, so that a slow client holds
 // nothing in the database.
-func (s *Server) exportEvents(c *request) error {
-	p := c.params(eventFilters("format")...)
-	filter, format := p.eventFilter(), p.oneOf("format", "csv", "csv", "ndjson", "focus")
-	if err := p.err(); err != nil {
+func (s *Server) exportEvents(c *rest.Request) error {
+	p := c.Params(eventFilters("format")...)
+	filter, format := eventFilter(p), p.OneOf("format", "csv", "csv", "ndjson", "focus")
+	if err := p.Err(); err != nil {
 		return err
 	}
 	position := usage.Position{Time: filter.To}
 	// The first page comes before the first byte, so that an error of it is an
 	// answer and not a broken stream.
-	events, err := s.usage.Events(c.ctx(), c.who.AccountID, &filter, position, exportPage)
+	events, err := s.usage.Events(c.Ctx(), c.Who.AccountID, &filter, position, exportPage)
 	if err != nil {
 		return storeError(err, "event")
 	}
@@ -54,13 +55,13 @@ func (s *Server) exportEvents(c *request) error {
 		}
 		last := &events[len(events)-1]
 		position = usage.Position{Time: last.Timestamp.Time, ID: [16]byte(last.EventID)}
-		if events, err = s.usage.Events(c.ctx(), c.who.AccountID, &filter, position, exportPage); err != nil {
+		if events, err = s.usage.Events(c.Ctx(), c.Who.AccountID, &filter, position, exportPage); err != nil {
 			return err
 		}
 	}
 }
 
-func sendPage(c *request, out exporter, events []usage.Event) error {
+func sendPage(c *rest.Request, out exporter, events []usage.Event) error {
 	for i := range events {
 		out.event(&events[i])
 	}
@@ -73,10 +74,10 @@ func sendPage(c *request, out exporter, events []usage.Event) error {
 		return fmt.Errorf("export events: %w", err)
 	}
 	c.Writer.Flush()
-	return c.ctx().Err()
+	return c.Ctx().Err()
 }
 
-func (s *Server) newExporter(c *request, format string) (exporter, error) {
+func (s *Server) newExporter(c *rest.Request, format string) (exporter, error) {
 	switch format {
 	case "ndjson":
 		c.Header("Content-Type", "application/x-ndjson")
@@ -84,25 +85,25 @@ func (s *Server) newExporter(c *request, format string) (exporter, error) {
 		c.Status(http.StatusOK)
 		return &ndjsonExporter{c: c}, nil
 	case "focus":
-		name, err := s.usage.AccountName(c.ctx(), c.who.AccountID)
+		name, err := s.usage.AccountName(c.Ctx(), c.Who.AccountID)
 		if err != nil {
 			return nil, storeError(err, "account")
 		}
 		return newFocusExporter(c, name), nil
 	}
-	return &csvExporter{newCSV(c, "events.csv", csvEventHeader())}, nil
+	return &csvExporter{rest.NewCSV(c, "events.csv", csvEventHeader())}, nil
 }
 
 // ndjsonExporter writes one JSON object a line, the same as in the list.
 type ndjsonExporter struct {
-	c      *request
+	c      *rest.Request
 	buffer bytes.Buffer
 	err    error // The first one of event, which flush returns.
 }
 
 func (x *ndjsonExporter) event(e *usage.Event) {
 	if x.err == nil {
-		x.err = jsonEncoder(&x.buffer).Encode(e)
+		x.err = rest.JSONEncoder(&x.buffer).Encode(e)
 	}
 }
 
@@ -115,7 +116,7 @@ func (x *ndjsonExporter) flush() error {
 }
 
 // csvExporter writes every field of an event as a column.
-type csvExporter struct{ *csvWriter }
+type csvExporter struct{ *rest.CSV }
 
 func csvEventHeader() []string {
 	return []string{
@@ -127,23 +128,23 @@ func csvEventHeader() []string {
 }
 
 func (x *csvExporter) event(e *usage.Event) {
-	x.text(e.EventID.String())
-	x.text(e.Timestamp.String())
-	x.text(e.ReceivedAt.String())
-	x.names(&e.Agent, e.Model, e.Provider, &e.SessionID)
-	x.text(fmt.Sprint(e.SessionImplicit))
-	x.text(e.Status)
-	x.names(e.ErrorType, e.Step, e.UserID)
-	x.text(parentOf(e))
-	x.number(e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens)
-	x.optional(e.LatencyMS)
-	x.text(e.CostUSD.String())
-	x.text(e.CostSource)
-	x.names(e.PriceID)
-	x.name(strings.Join(e.Tags, ","))
-	x.text(string(e.Metadata))
-	x.names(e.IdempotencyKey)
-	x.endLine()
+	x.Text(e.EventID.String())
+	x.Text(e.Timestamp.String())
+	x.Text(e.ReceivedAt.String())
+	x.Names(&e.Agent, e.Model, e.Provider, &e.SessionID)
+	x.Text(fmt.Sprint(e.SessionImplicit))
+	x.Text(e.Status)
+	x.Names(e.ErrorType, e.Step, e.UserID)
+	x.Text(parentOf(e))
+	x.Number(e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens)
+	x.Optional(e.LatencyMS)
+	x.Text(e.CostUSD.String())
+	x.Text(e.CostSource)
+	x.Names(e.PriceID)
+	x.Name(strings.Join(e.Tags, ","))
+	x.Text(string(e.Metadata))
+	x.Names(e.IdempotencyKey)
+	x.EndLine()
 }
 
 func parentOf(e *usage.Event) string {
@@ -153,4 +154,4 @@ func parentOf(e *usage.Event) string {
 	return e.ParentEventID.String()
 }
 
-func (x *csvExporter) flush() error { return x.send() }
+func (x *csvExporter) flush() error { return x.Send() }

@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 )
@@ -13,13 +14,13 @@ import (
 // Specification, one row an event. One request is the pricing unit, so that unit
 // price times quantity is the cost to the nano-dollar; tokens are what is consumed.
 type focusExporter struct {
-	*csvWriter
+	*rest.CSV
 	accountID, accountName string
 }
 
-func newFocusExporter(c *request, accountName string) *focusExporter {
+func newFocusExporter(c *rest.Request, accountName string) *focusExporter {
 	return &focusExporter{
-		newCSV(c, "focus.csv", focusHeader()), c.who.AccountID.Text(schema.AccountPrefix), accountName,
+		rest.NewCSV(c, "focus.csv", focusHeader()), c.Who.AccountID.Text(schema.AccountPrefix), accountName,
 	}
 }
 
@@ -41,51 +42,51 @@ func (x *focusExporter) event(e *usage.Event) {
 	provider, model := focusName(e.Provider, "Unknown"), focusName(e.Model, "Unknown model")
 	start := at.Truncate(time.Second)
 
-	x.text(cost)
-	x.text(x.accountID)
-	x.name(x.accountName)
-	x.text("USD")
+	x.Text(cost)
+	x.Text(x.accountID)
+	x.Name(x.accountName)
+	x.Text("USD")
 	x.times(month.AddDate(0, 1, 0), month)
-	x.text("Usage")
-	x.text("") // ChargeClass: no correction.
-	x.name(provider + " " + model + " called by " + e.Agent)
-	x.text("Usage-Based")
+	x.Text("Usage")
+	x.Text("") // ChargeClass: no correction.
+	x.Name(provider + " " + model + " called by " + e.Agent)
+	x.Text("Usage-Based")
 	x.times(start.Add(time.Second), start)
-	x.text(strconv.FormatInt(e.InputTokens+e.OutputTokens, 10))
-	x.text("Tokens")
-	x.text(cost)
-	x.text(cost)
-	x.text(cost)
-	x.name(provider)
-	x.text(cost)
-	x.text(cost)
-	x.text("Standard")
-	x.text("1")
-	x.text("Requests")
-	x.name(provider)
-	x.name(provider)
-	x.name(e.Agent)
-	x.name(e.Agent)
-	x.text("Agent")
-	x.text("AI and Machine Learning")
-	x.name(provider + " language models")
-	x.text("Generative AI")
-	x.name(model)
-	x.name(focusName(e.PriceID, ""))
-	x.text(focusTags(e))
-	x.text(e.EventID.String())
-	x.name(e.SessionID)
-	x.number(e.InputTokens, e.OutputTokens, e.CacheReadTokens)
-	x.text(e.CostSource)
-	x.text(e.Status)
-	x.endLine()
+	x.Text(strconv.FormatInt(e.InputTokens+e.OutputTokens, 10))
+	x.Text("Tokens")
+	x.Text(cost)
+	x.Text(cost)
+	x.Text(cost)
+	x.Name(provider)
+	x.Text(cost)
+	x.Text(cost)
+	x.Text("Standard")
+	x.Text("1")
+	x.Text("Requests")
+	x.Name(provider)
+	x.Name(provider)
+	x.Name(e.Agent)
+	x.Name(e.Agent)
+	x.Text("Agent")
+	x.Text("AI and Machine Learning")
+	x.Name(provider + " language models")
+	x.Text("Generative AI")
+	x.Name(model)
+	x.Name(focusName(e.PriceID, ""))
+	x.Text(focusTags(e))
+	x.Text(e.EventID.String())
+	x.Name(e.SessionID)
+	x.Number(e.InputTokens, e.OutputTokens, e.CacheReadTokens)
+	x.Text(e.CostSource)
+	x.Text(e.Status)
+	x.EndLine()
 }
 
-func (x *focusExporter) flush() error { return x.send() }
+func (x *focusExporter) flush() error { return x.Send() }
 
 func (x *focusExporter) times(times ...time.Time) {
 	for _, t := range times {
-		x.text(usage.Time{Time: t}.String())
+		x.Text(usage.Time{Time: t}.String())
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"github.com/gin-gonic/gin"
 	"github.com/google/go-cmp/cmp"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -24,14 +25,14 @@ func FuzzQuestion(f *testing.F) {
 	f.Add("sort=cost_usd&order=asc&q=%25", `{"f":946684800,"t":946684801,"k":"1","n":"a"}`)
 	f.Add("a=%zz;b&limit=&agent=%00", `null`)
 	f.Fuzz(func(t *testing.T, query, position string) {
-		c := &request{Context: &gin.Context{Request: &http.Request{URL: &url.URL{Path: "/v1/things", RawQuery: query}}}}
-		p := c.params(eventFilters("limit", "cursor", "timezone", "sort", "order")...)
-		filter, limit, zone := p.eventFilter(), p.limit(), p.zone()
-		checkPosition(t, c, position, (*timedPosition).valid)
+		c := &rest.Request{Context: &gin.Context{Request: &http.Request{URL: &url.URL{Path: "/v1/things", RawQuery: query}}}}
+		p := c.Params(eventFilters("limit", "cursor", "timezone", "sort", "order")...)
+		filter, limit, zone := eventFilter(p), p.Limit(), p.Zone()
+		checkPosition(t, c, position, (*rest.TimedPosition).Valid)
 		checkPosition(t, c, position, (*agentPosition).valid)
 		checkPosition(t, c, position, (*pricePosition).valid)
 		checkPosition(t, c, position, func(at *sessionPosition) bool { return at.valid(usage.SessionsByStart) })
-		if err := p.err(); err != nil {
+		if err := p.Err(); err != nil {
 			var refusal *problem.Problem
 			if !errors.As(err, &refusal) || refusal.Code != problem.Invalid {
 				t.Errorf("refused with %v", err)
@@ -39,7 +40,7 @@ func FuzzQuestion(f *testing.F) {
 			return
 		}
 		first, end := usage.AllTime()
-		if limit < 1 || limit > maxLimit || zone == nil || filter.From.Before(first) || !filter.From.Before(filter.To) || filter.To.After(end) {
+		if limit < 1 || limit > rest.MaxLimit || zone == nil || filter.From.Before(first) || !filter.From.Before(filter.To) || filter.To.After(end) {
 			t.Errorf("limit %d, zone %v, from %v to %v", limit, zone, filter.From, filter.To)
 		}
 		for _, text := range []*string{filter.Agent, filter.Model, filter.Provider, filter.UserID, filter.Text} {
@@ -52,13 +53,13 @@ func FuzzQuestion(f *testing.F) {
 
 // checkPosition holds that a cursor with the position is refused, or is written again
 // as one that reads the same.
-func checkPosition[T any](t *testing.T, c *request, position string, valid func(*T) bool) {
+func checkPosition[T any](t *testing.T, c *rest.Request, position string, valid func(*T) bool) {
 	t.Helper()
 	ask := func(cursor string) (*T, error) {
-		p := &params{values: url.Values{"cursor": {cursor}}}
-		return readCursor(c, p, valid), p.err()
+		p := &rest.Params{Values: url.Values{"cursor": {cursor}}}
+		return rest.ReadCursor(c, p, valid), p.Err()
 	}
-	text := fmt.Sprintf(`{"q":%d,"p":%s}`, c.question(&params{values: url.Values{}}), position)
+	text := fmt.Sprintf(`{"q":%d,"p":%s}`, c.Question(&rest.Params{Values: url.Values{}}), position)
 	at, err := ask(base64.RawURLEncoding.EncodeToString([]byte(text)))
 	if err != nil {
 		return
@@ -66,7 +67,7 @@ func checkPosition[T any](t *testing.T, c *request, position string, valid func(
 	if at == nil || !valid(at) {
 		t.Fatalf("%s is taken as %+v", position, at)
 	}
-	again, err := writeCursor(c, &params{values: url.Values{}}, *at)
+	again, err := rest.WriteCursor(c, &rest.Params{Values: url.Values{}}, *at)
 	if err != nil {
 		t.Fatal(err)
 	}

@@ -3,6 +3,7 @@ package query
 import (
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 )
 
@@ -41,18 +42,18 @@ func newIntakeReply(i *usage.Intake) intakeReply {
 
 // integrity answers, hour by hour of arrival, whether what was accepted is what was
 // stored, recognised as a duplicate, put aside or refused.
-func (s *Server) integrity(c *request) error {
-	p := c.params("from", "to", "verify")
-	from, to := p.span(time.UTC, s.now(), daysBefore(1))
-	verify := p.flag("verify", false)
+func (s *Server) integrity(c *rest.Request) error {
+	p := c.Params("from", "to", "verify")
+	from, to := p.Span(time.UTC, s.now(), rest.DaysBefore(1))
+	verify := p.Flag("verify", false)
 	from, to = from.Truncate(time.Hour), to.Add(time.Hour-time.Microsecond).Truncate(time.Hour)
 	if to.Sub(from) > maxIntegrityHours*time.Hour {
-		p.faults.Add("from", "must be at most 90 days before to")
+		p.Faults.Add("from", "must be at most 90 days before to")
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
-	hours, until, err := s.usage.Integrity(c.ctx(), c.who.AccountID, from, to, verify)
+	hours, until, err := s.usage.Integrity(c.Ctx(), c.Who.AccountID, from, to, verify)
 	if err != nil {
 		return storeError(err, "hour")
 	}
@@ -75,7 +76,7 @@ func (s *Server) integrity(c *request) error {
 	if allFound {
 		reply.Totals.Found = &found
 	}
-	return c.reply(reply)
+	return c.Reply(reply)
 }
 
 // add adds an hour, but for what was found.

@@ -5,6 +5,7 @@ import (
 
 	"github.com/gin-gonic/gin"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/schema/account"
 )
 
@@ -14,7 +15,7 @@ const EmptyPath = "/benchmark/empty"
 
 // AddEmpty adds the endpoint. No request may be under way.
 func (s *Server) AddEmpty() {
-	s.engine.Handle(http.MethodGet, EmptyPath, s.adapt(s.allow(account.Viewer, func(c *request) error { return c.reply(struct{}{}) })))
+	s.engine.Handle(http.MethodGet, EmptyPath, s.adapt(s.allow(account.Viewer, func(c *rest.Request) error { return c.Reply(struct{}{}) })))
 }
 
 // Routes returns what the router answers.

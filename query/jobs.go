@@ -3,6 +3,7 @@ package query
 import (
 	"encoding/json"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/job"
@@ -37,33 +38,33 @@ func newJobReply(j *job.Job) jobReply {
 }
 
 // jobs asks for the jobs of the caller's account, with one statement at a time.
-func (s *Server) jobs(c *request) *job.Store { return job.NewStore(s.usage.Once(c.who.AccountID)) }
+func (s *Server) jobs(c *rest.Request) *job.Store { return job.NewStore(s.usage.Once(c.Who.AccountID)) }
 
 // job answers one job: where it stands and what it found.
-func (s *Server) job(c *request, id schema.ID) error {
-	found, err := s.jobs(c).Get(c.ctx(), c.who.AccountID, id)
+func (s *Server) job(c *rest.Request, id schema.ID) error {
+	found, err := s.jobs(c).Get(c.Ctx(), c.Who.AccountID, id)
 	if err != nil {
 		return storeError(err, "job")
 	}
-	return c.reply(newJobReply(&found))
+	return c.Reply(newJobReply(&found))
 }
 
 // listJobs answers a page of the account's jobs, newest first.
-func (s *Server) listJobs(c *request) error {
-	p := c.params("kind", "state", "limit", "cursor")
-	limit := p.limit()
-	filter := job.Filter{Kind: p.text("kind"), Limit: limit + 1}
-	if state := p.oneOf("state", "", string(job.Queued), string(job.Running), string(job.Done), string(job.Failed)); state != "" {
+func (s *Server) listJobs(c *rest.Request) error {
+	p := c.Params("kind", "state", "limit", "cursor")
+	limit := p.Limit()
+	filter := job.Filter{Kind: p.Text("kind"), Limit: limit + 1}
+	if state := p.OneOf("state", "", string(job.Queued), string(job.Running), string(job.Done), string(job.Failed)); state != "" {
 		filter.State = &state
 	}
-	after := readCursor(c, p, (*idPosition).valid)
-	if err := p.err(); err != nil {
+	after := rest.ReadCursor(c, p, (*rest.IDPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
-	filter.Before = after.before()
-	jobs, err := s.jobs(c).Page(c.ctx(), c.who.AccountID, filter)
+	filter.Before = after.Before()
+	jobs, err := s.jobs(c).Page(c.Ctx(), c.Who.AccountID, filter)
 	if err != nil {
 		return storeError(err, "job")
 	}
-	return replyPage(c, p, limit, jobs, newJobReply, func(j *job.Job) idPosition { return idPosition{j.ID} })
+	return rest.ReplyPage(c, p, limit, jobs, newJobReply, func(j *job.Job) rest.IDPosition { return rest.IDPosition{ID: j.ID} })
 }

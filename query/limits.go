@@ -10,6 +10,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
 )
@@ -75,23 +76,23 @@ const (
 
 // sender is who counts as one: the users of an account, or its API keys. A key in the wrong hands must not keep the owner
 // from ending it.
-func sender(c *request) string {
-	if c.who.UserID.IsZero() {
-		return string(c.who.AccountID[:]) + "keys"
+func sender(c *rest.Request) string {
+	if c.Who.UserID.IsZero() {
+		return string(c.Who.AccountID[:]) + "keys"
 	}
-	return string(c.who.AccountID[:])
+	return string(c.Who.AccountID[:])
 }
 
 // countRead counts a request against what the plan of its account allows in this minute.
-func (s *Server) countRead(c *request) error { return s.count(c, sender(c)) }
+func (s *Server) countRead(c *rest.Request) error { return s.count(c, sender(c)) }
 
 // countUrgent counts a request that ends a misuse: each user by itself.
-func (s *Server) countUrgent(c *request) error {
-	return s.count(c, string(c.who.AccountID[:])+string(c.who.UserID[:]))
+func (s *Server) countUrgent(c *rest.Request) error {
+	return s.count(c, string(c.Who.AccountID[:])+string(c.Who.UserID[:]))
 }
 
-func (s *Server) count(c *request, name string) error {
-	state := s.reads.take(name, s.limits.of(c.who.Plan))
+func (s *Server) count(c *rest.Request, name string) error {
+	state := s.reads.take(name, s.limits.of(c.Who.Plan))
 	setRateHeaders(c.Writer.Header(), &state)
 	if state.wait == 0 {
 		return nil
@@ -105,8 +106,8 @@ func (s *Server) count(c *request, name string) error {
 
 // counted lets h make something only as often as an account may in a minute.
 func (s *Server) counted(h handler) handler {
-	return func(c *request) error {
-		state := s.creations.take(string(c.who.AccountID[:]), s.limits.Creations)
+	return func(c *rest.Request) error {
+		state := s.creations.take(string(c.Who.AccountID[:]), s.limits.Creations)
 		setRateHeaders(c.Writer.Header(), &state)
 		if state.wait == 0 {
 			return h(c)
@@ -128,8 +129,8 @@ func setRateHeaders(h http.Header, s *rateState) {
 
 // inTurn lets h answer when there are few enough other requests of the same account.
 func (s *Server) inTurn(t *turns, h handler) handler {
-	return func(c *request) error {
-		leave, err := t.enter(c.ctx(), sender(c))
+	return func(c *rest.Request) error {
+		leave, err := t.enter(c.Ctx(), sender(c))
 		if errors.Is(err, errNoTurn) {
 			s.metrics.limited.WithLabelValues(limitAtOnce).Inc()
 			return &problem.Problem{

@@ -4,6 +4,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/gin-gonic/gin"
 	"github.com/prometheus/client_golang/prometheus"
 	"github.com/prometheus/client_golang/prometheus/promauto"
 
@@ -116,3 +117,11 @@ func (m *metrics) tokenChecked(outcome string) { m.tokens.WithLabelValues(outcom
 
 // keysFetched counts a try to fetch a provider's keys.
 func (m *metrics) keysFetched(outcome string) { m.keyFetches.WithLabelValues(outcome).Inc() }
+
+// measure counts the request once it is answered.
+func (s *Server) measure(c *gin.Context) {
+	start := s.now()
+	// Deferred, because an answer that breaks off does so by a panic.
+	defer func() { s.metrics.observe(c.FullPath(), c.Writer.Status(), s.now().Sub(start)) }()
+	c.Next()
+}

@@ -12,6 +12,7 @@ import (
 	"github.com/go-json-experiment/json/jsontext"
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -59,10 +60,10 @@ func (p overridePosition) compare(q overridePosition) int {
 }
 
 // listOverrides answers a page of the account's own prices, by match, provider and start.
-func (s *Server) listOverrides(c *request) error {
-	p := c.params("limit", "cursor")
-	limit, after := p.limit(), readCursor(c, p, func(*overridePosition) bool { return true })
-	if err := p.err(); err != nil {
+func (s *Server) listOverrides(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit, after := p.Limit(), rest.ReadCursor(c, p, func(*overridePosition) bool { return true })
+	if err := p.Err(); err != nil {
 		return err
 	}
 	own, err := s.overrides(c)
@@ -72,7 +73,7 @@ func (s *Server) listOverrides(c *request) error {
 	// The database may have another order of letters than compare.
 	slices.SortFunc(own, func(a, b tariff.Override) int { return overridePlace(&a).compare(overridePlace(&b)) })
 	own = slices.DeleteFunc(own, func(o tariff.Override) bool { return after != nil && overridePlace(&o).compare(*after) <= 0 })
-	return replyPage(c, p, limit, own, newOverrideReply, overridePlace)
+	return rest.ReplyPage(c, p, limit, own, newOverrideReply, overridePlace)
 }
 
 // overrideRequest is a price as a client sets it. Amounts keep their JSON text, so that
@@ -109,7 +110,7 @@ func (r *overrideRequest) parse() (tariff.Override, error) {
 			faults = append(faults, fault)
 		}
 	}
-	return o, invalid(faults)
+	return o, rest.Invalid(faults)
 }
 
 // parseRate reads a rate from its JSON text; nil is none.
@@ -130,7 +131,7 @@ func parseFrom(text string, faults *schema.Faults) time.Time {
 	if text == "" {
 		return time.Time{}
 	}
-	t, err := parseTime(text, time.UTC)
+	t, err := rest.ParseTime(text, time.UTC)
 	if first, end := usage.AllTime(); err != nil || t.Before(first) || !t.Before(end) {
 		faults.Add("from", "must be a time as RFC 3339 writes it, such as 2026-01-31T00:00:00Z, or a date, between the years 2000 and 2200")
 		return time.Time{}
@@ -151,9 +152,9 @@ var (
 
 // createOverride gives the account a price of its own. What was priced before stays as
 // it is.
-func (s *Server) createOverride(c *request) error {
+func (s *Server) createOverride(c *rest.Request) error {
 	var request overrideRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	o, err := request.parse()
@@ -161,11 +162,11 @@ func (s *Server) createOverride(c *request) error {
 		return err
 	}
 	now := s.now().UTC().Truncate(time.Microsecond)
-	o.ID, o.AccountID, o.CreatedAt, o.CreatedBy = schema.NewID(now), c.who.AccountID, now, &c.who.UserID
+	o.ID, o.AccountID, o.CreatedAt, o.CreatedBy = schema.NewID(now), c.Who.AccountID, now, &c.Who.UserID
 	reply := newOverrideReply(&o)
 	err = s.administer(c, "price_override.create", reply, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		store := tariff.NewStore(tx)
-		own, err := store.OfAccount(ctx, c.who.AccountID)
+		own, err := store.OfAccount(ctx, c.Who.AccountID)
 		if err != nil {
 			return "", err
 		}
@@ -180,12 +181,12 @@ func (s *Server) createOverride(c *request) error {
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusCreated, reply)
+	return c.ReplyStatus(http.StatusCreated, reply)
 }
 
 // deleteOverride takes a price of the account's own away; the published one holds again.
-func (s *Server) deleteOverride(c *request, id schema.ID) error {
+func (s *Server) deleteOverride(c *rest.Request, id schema.ID) error {
 	return storeError(s.remove(c, "price_override.delete", id.Text(tariff.Prefix), func(ctx context.Context, tx pgx.Tx) error {
-		return tariff.NewStore(tx).Delete(ctx, c.who.AccountID, id)
+		return tariff.NewStore(tx).Delete(ctx, c.Who.AccountID, id)
 	}), "price override")
 }

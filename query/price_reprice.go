@@ -8,6 +8,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/job"
@@ -33,7 +34,7 @@ func (q *repriceRequest) parse() (reprice.Request, error) {
 	if len(faults) == 0 {
 		r.Check(&faults)
 	}
-	return r, invalid(faults)
+	return r, rest.Invalid(faults)
 }
 
 func repriceTime(field, text string, faults *schema.Faults) time.Time {
@@ -41,9 +42,9 @@ func repriceTime(field, text string, faults *schema.Faults) time.Time {
 }
 
 // reprice asks for events to be given the prices that are known now, which a job does.
-func (s *Server) reprice(c *request) error {
+func (s *Server) reprice(c *rest.Request) error {
 	var request repriceRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	wanted, err := request.parse()
@@ -53,12 +54,12 @@ func (s *Server) reprice(c *request) error {
 	var asked job.Job
 	err = s.administer(c, "price.reprice", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		id, err := reprice.NewStore(tx).Ask(ctx, reprice.New{
-			Request: wanted, AccountID: c.who.AccountID, Book: s.prices(), By: &c.who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
+			Request: wanted, AccountID: c.Who.AccountID, Book: s.prices(), By: &c.Who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
 		})
 		if err != nil {
 			return "", err
 		}
-		asked, err = job.NewStore(tx).Get(ctx, c.who.AccountID, id)
+		asked, err = job.NewStore(tx).Get(ctx, c.Who.AccountID, id)
 		return id.Text(job.Prefix), err
 	})
 	if running := new(reprice.RunningError); errors.As(err, &running) {
@@ -71,5 +72,5 @@ func (s *Server) reprice(c *request) error {
 	}
 	reply := newJobReply(&asked)
 	c.Header("Location", "/v1/jobs/"+reply.ID)
-	return c.replyStatus(http.StatusAccepted, reply)
+	return c.ReplyStatus(http.StatusAccepted, reply)
 }

@@ -3,6 +3,7 @@ package query
 import (
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 )
@@ -26,7 +27,7 @@ func newUnpricedReply(m *usage.UnpricedModel) unpricedReply {
 type unpricedPage struct {
 	From usage.Time `json:"from"`
 	To   usage.Time `json:"to"`
-	list[unpricedReply]
+	rest.List[unpricedReply]
 	CompleteUntil usage.Time `json:"complete_until"`
 }
 
@@ -48,27 +49,27 @@ func (p *unpricedPosition) valid() bool {
 
 // listUnpriced answers the models whose calls could not be priced, the most frequent
 // first.
-func (s *Server) listUnpriced(c *request) error {
-	p := c.params("from", "to", "limit", "cursor")
-	limit := p.limit()
-	q := usage.UnpricedQuery{Range: usage.NewRange(p.span(time.UTC, s.now(), daysBefore(agentDays))), Limit: limit + 1}
-	if after := readCursor(c, p, (*unpricedPosition).valid); after != nil {
+func (s *Server) listUnpriced(c *rest.Request) error {
+	p := c.Params("from", "to", "limit", "cursor")
+	limit := p.Limit()
+	q := usage.UnpricedQuery{Range: usage.NewRange(p.Span(time.UTC, s.now(), rest.DaysBefore(agentDays))), Limit: limit + 1}
+	if after := rest.ReadCursor(c, p, (*unpricedPosition).valid); after != nil {
 		q.Range = usage.Range{From: time.Unix(after.From, 0).UTC(), To: time.Unix(after.To, 0).UTC()}
 		q.After = &usage.UnpricedPosition{Events: after.Events, Provider: after.Provider, Model: after.Model}
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
-	models, complete, err := s.usage.Unpriced(c.ctx(), c.who.AccountID, &q)
+	models, complete, err := s.usage.Unpriced(c.Ctx(), c.Who.AccountID, &q)
 	if err != nil {
 		return storeError(err, "model")
 	}
 	page := unpricedPage{From: usage.Time{Time: q.Range.From}, To: usage.Time{Time: q.Range.To}, CompleteUntil: complete}
-	page.list, err = pageOf(c, p, limit, models, newUnpricedReply, func(m *usage.UnpricedModel) unpricedPosition {
+	page.List, err = rest.PageOf(c, p, limit, models, newUnpricedReply, func(m *usage.UnpricedModel) unpricedPosition {
 		return unpricedPosition{q.Range.From.Unix(), q.Range.To.Unix(), m.Events, m.Provider, m.Model}
 	})
 	if err != nil {
 		return err
 	}
-	return c.reply(page)
+	return c.Reply(page)
 }

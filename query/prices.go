@@ -5,6 +5,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema/price"
 	"github.com/outlayhq/outlay/schema/tariff"
@@ -54,7 +55,7 @@ func newPriceReply(e *price.Entry) priceReply {
 // pricesReply is a page of prices and the time they are of.
 type pricesReply struct {
 	At usage.Time `json:"at"`
-	list[priceReply]
+	rest.List[priceReply]
 }
 
 // pricePosition is the last price of a page, and the time that the first page asked for.
@@ -77,12 +78,12 @@ func (p *pricePosition) compare(e price.Entry) int {
 
 // listPrices answers what tokens cost the account: of one model as a client would name
 // it, or of all of the catalogue.
-func (s *Server) listPrices(c *request) error {
-	p := c.params("model", "provider", "at", "limit", "cursor")
-	at, limit := p.time("at", time.UTC, s.now().UTC().Truncate(time.Microsecond)), p.limit()
-	model, provider := p.text("model"), p.text("provider")
-	after := readCursor(c, p, (*pricePosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listPrices(c *rest.Request) error {
+	p := c.Params("model", "provider", "at", "limit", "cursor")
+	at, limit := p.Time("at", time.UTC, s.now().UTC().Truncate(time.Microsecond)), p.Limit()
+	model, provider := p.Text("model"), p.Text("provider")
+	after := rest.ReadCursor(c, p, (*pricePosition).valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	if after != nil {
@@ -92,12 +93,12 @@ func (s *Server) listPrices(c *request) error {
 	if err != nil {
 		return err
 	}
-	reply := pricesReply{At: usage.Time{Time: at}, list: list[priceReply]{Data: []priceReply{}}}
+	reply := pricesReply{At: usage.Time{Time: at}, List: rest.List[priceReply]{Data: []priceReply{}}}
 	if model != nil {
 		if e, ok := book.Find(valueOr(provider, ""), *model, at); ok {
 			reply.Data = append(reply.Data, newPriceReply(&e))
 		}
-		return c.reply(reply)
+		return c.Reply(reply)
 	}
 	entries := book.Entries(valueOr(provider, ""), at)
 	if after != nil {
@@ -107,12 +108,12 @@ func (s *Server) listPrices(c *request) error {
 		}
 		entries = entries[start:]
 	}
-	reply.list, err = pageOf(c, p, limit, entries, newPriceReply,
+	reply.List, err = rest.PageOf(c, p, limit, entries, newPriceReply,
 		func(e *price.Entry) pricePosition { return pricePosition{at.UnixMicro(), e.Provider, e.Model} })
 	if err != nil {
 		return err
 	}
-	return c.reply(reply)
+	return c.Reply(reply)
 }
 
 func valueOr(text *string, otherwise string) string {
@@ -123,7 +124,7 @@ func valueOr(text *string, otherwise string) string {
 }
 
 // book is what the account is charged by.
-func (s *Server) book(c *request) (*price.Book, error) {
+func (s *Server) book(c *rest.Request) (*price.Book, error) {
 	own, err := s.overrides(c)
 	if err != nil {
 		return nil, err
@@ -136,6 +137,6 @@ func (s *Server) book(c *request) (*price.Book, error) {
 }
 
 // overrides are the account's own prices.
-func (s *Server) overrides(c *request) ([]tariff.Override, error) {
-	return tariff.NewStore(s.usage.Once(c.who.AccountID)).OfAccount(c.ctx(), c.who.AccountID)
+func (s *Server) overrides(c *rest.Request) ([]tariff.Override, error) {
+	return tariff.NewStore(s.usage.Once(c.Who.AccountID)).OfAccount(c.Ctx(), c.Who.AccountID)
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -37,22 +38,22 @@ func newScheduleReply(x *report.Schedule) scheduleReply {
 }
 
 // listSchedules answers a page of the account's schedules, newest first.
-func (s *Server) listSchedules(c *request) error {
-	p := c.params("limit", "cursor")
-	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listSchedules(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*rest.IDPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	var schedules []report.Schedule
 	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
-		schedules, err = store.Schedules(ctx, c.who.AccountID)
+		schedules, err = store.Schedules(ctx, c.Who.AccountID)
 		return err
 	})
 	if err != nil {
 		return storeError(err, "schedule")
 	}
-	schedules = slices.DeleteFunc(schedules, func(x report.Schedule) bool { return after.passed(x.ID) })
-	return replyPage(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) idPosition { return idPosition{x.ID} })
+	schedules = slices.DeleteFunc(schedules, func(x report.Schedule) bool { return after.Passed(x.ID) })
+	return rest.ReplyPage(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) rest.IDPosition { return rest.IDPosition{ID: x.ID} })
 }
 
 type scheduleRequest struct {
@@ -65,10 +66,10 @@ type scheduleRequest struct {
 }
 
 // parse returns the schedule that is asked for, as it would be made now.
-func (q *scheduleRequest) parse(c *request, now time.Time) (*report.Schedule, error) {
+func (q *scheduleRequest) parse(c *rest.Request, now time.Time) (*report.Schedule, error) {
 	x := &report.Schedule{
-		ID: schema.NewID(now), AccountID: c.who.AccountID, Title: q.Title, Frequency: q.Frequency, Timezone: q.Timezone,
-		Agents: q.Agents, GroupBy: q.GroupBy, Recipients: q.Recipients, CreatedBy: &c.who.UserID, CreatedAt: now,
+		ID: schema.NewID(now), AccountID: c.Who.AccountID, Title: q.Title, Frequency: q.Frequency, Timezone: q.Timezone,
+		Agents: q.Agents, GroupBy: q.GroupBy, Recipients: q.Recipients, CreatedBy: &c.Who.UserID, CreatedAt: now,
 	}
 	x.Normalise()
 	var faults schema.Faults
@@ -81,9 +82,9 @@ func (q *scheduleRequest) parse(c *request, now time.Time) (*report.Schedule, er
 }
 
 // createSchedule has reports made and sent from now on.
-func (s *Server) createSchedule(c *request) error {
+func (s *Server) createSchedule(c *rest.Request) error {
 	var request scheduleRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	x, err := request.parse(c, s.now().UTC().Truncate(time.Microsecond))
@@ -102,12 +103,12 @@ func (s *Server) createSchedule(c *request) error {
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusCreated, newScheduleReply(x))
+	return c.ReplyStatus(http.StatusCreated, newScheduleReply(x))
 }
 
 // deleteSchedule ends a schedule. Its reports stay.
-func (s *Server) deleteSchedule(c *request, id schema.ID) error {
+func (s *Server) deleteSchedule(c *rest.Request, id schema.ID) error {
 	return storeError(s.remove(c, "report_schedule.remove", id.Text(report.SchedulePrefix), func(ctx context.Context, tx pgx.Tx) error {
-		return report.NewStore(tx).DeleteSchedule(ctx, c.who.AccountID, id)
+		return report.NewStore(tx).DeleteSchedule(ctx, c.Who.AccountID, id)
 	}), "schedule")
 }

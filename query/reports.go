@@ -9,6 +9,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -91,7 +92,7 @@ func (q *reportRequest) parse() (report.Request, error) {
 	if len(faults) == 0 {
 		r.Check(&faults)
 	}
-	return r, invalid(faults)
+	return r, rest.Invalid(faults)
 }
 
 func reportTime(field, text string, loc *time.Location, faults *schema.Faults) time.Time {
@@ -99,7 +100,7 @@ func reportTime(field, text string, loc *time.Location, faults *schema.Faults) t
 		faults.Add(field, "is required")
 		return time.Time{}
 	}
-	t, err := parseTime(text, loc)
+	t, err := rest.ParseTime(text, loc)
 	if first, end := usage.AllTime(); err != nil || t.Before(first) || t.After(end) {
 		faults.Add(field, "must be a time as RFC 3339 writes it, such as 2026-01-31T00:00:00Z, or a date, of the years 2000 to 2199")
 		return time.Time{}
@@ -111,9 +112,9 @@ func reportTime(field, text string, loc *time.Location, faults *schema.Faults) t
 const tooManyReports = 10 * time.Second
 
 // generateReport asks for a report, which a job makes.
-func (s *Server) generateReport(c *request) error {
+func (s *Server) generateReport(c *rest.Request) error {
 	var request reportRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	wanted, err := request.parse()
@@ -123,7 +124,7 @@ func (s *Server) generateReport(c *request) error {
 	var asked report.Report
 	err = s.administer(c, "report.generate", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		asked, err = report.NewStore(tx).Ask(ctx, report.New{
-			Request: wanted, AccountID: c.who.AccountID, By: &c.who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
+			Request: wanted, AccountID: c.Who.AccountID, By: &c.Who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
 		})
 		return asked.ID.Text(report.Prefix), err
 	})
@@ -138,77 +139,77 @@ func (s *Server) generateReport(c *request) error {
 	}
 	reply := newReportReply(&asked, nil)
 	c.Header("Location", "/v1/reports/"+reply.ID)
-	return c.replyStatus(http.StatusAccepted, reply)
+	return c.ReplyStatus(http.StatusAccepted, reply)
 }
 
 // reports runs f on the reports of the caller's account.
-func (s *Server) reports(c *request, f func(context.Context, *report.Store) error) error {
-	return s.usage.Within(c.ctx(), c.who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
+func (s *Server) reports(c *rest.Request, f func(context.Context, *report.Store) error) error {
+	return s.usage.Within(c.Ctx(), c.Who.AccountID, func(ctx context.Context, tx pgx.Tx) error {
 		return f(ctx, report.NewStore(tx))
 	})
 }
 
 // oneReport answers where a report stands and whom it was sent to.
-func (s *Server) oneReport(c *request, id schema.ID) error {
+func (s *Server) oneReport(c *rest.Request, id schema.ID) error {
 	var reply reportReply
 	err := s.reports(c, func(ctx context.Context, store *report.Store) error {
-		r, err := store.Get(ctx, c.who.AccountID, id)
+		r, err := store.Get(ctx, c.Who.AccountID, id)
 		if err != nil {
 			return err
 		}
-		deliveries, err := store.Deliveries(ctx, c.who.AccountID, id)
+		deliveries, err := store.Deliveries(ctx, c.Who.AccountID, id)
 		reply = newReportReply(&r, deliveries)
 		return err
 	})
 	if err != nil {
 		return storeError(err, "report")
 	}
-	return c.reply(reply)
+	return c.Reply(reply)
 }
 
 // listReports answers a page of reports, newest first.
-func (s *Server) listReports(c *request) error {
-	p := c.params("limit", "cursor")
-	limit := p.limit()
-	after := readCursor(c, p, (*idPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listReports(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit := p.Limit()
+	after := rest.ReadCursor(c, p, (*rest.IDPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	var reports []report.Report
 	var deliveries []report.Delivery
 	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
-		if reports, err = store.Page(ctx, c.who.AccountID, after.before(), limit+1); err != nil {
+		if reports, err = store.Page(ctx, c.Who.AccountID, after.Before(), limit+1); err != nil {
 			return err
 		}
 		ids := make([]schema.ID, len(reports))
 		for i := range reports {
 			ids[i] = reports[i].ID
 		}
-		deliveries, err = store.Deliveries(ctx, c.who.AccountID, ids...)
+		deliveries, err = store.Deliveries(ctx, c.Who.AccountID, ids...)
 		return err
 	})
 	if err != nil {
 		return storeError(err, "report")
 	}
-	return replyPage(c, p, limit, reports,
+	return rest.ReplyPage(c, p, limit, reports,
 		func(r *report.Report) reportReply { return newReportReply(r, deliveries) },
-		func(r *report.Report) idPosition { return idPosition{r.ID} })
+		func(r *report.Report) rest.IDPosition { return rest.IDPosition{ID: r.ID} })
 }
 
 // downloadReport answers the document of a report that is ready.
-func (s *Server) downloadReport(c *request, id schema.ID) error {
-	p := c.params("format")
-	format := report.Format(p.oneOf("format", string(report.PDF), string(report.PDF), string(report.CSV)))
-	if err := p.err(); err != nil {
+func (s *Server) downloadReport(c *rest.Request, id schema.ID) error {
+	p := c.Params("format")
+	format := report.Format(p.OneOf("format", string(report.PDF), string(report.PDF), string(report.CSV)))
+	if err := p.Err(); err != nil {
 		return err
 	}
 	var r report.Report
 	var file []byte
 	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
-		if r, err = store.Get(ctx, c.who.AccountID, id); err != nil || r.Status != report.Ready {
+		if r, err = store.Get(ctx, c.Who.AccountID, id); err != nil || r.Status != report.Ready {
 			return err
 		}
-		file, err = store.File(ctx, c.who.AccountID, id, format)
+		file, err = store.File(ctx, c.Who.AccountID, id, format)
 		return err
 	})
 	if err != nil {

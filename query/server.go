@@ -6,12 +6,9 @@ package query
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"time"
 
@@ -21,17 +18,13 @@ import (
 
 	"github.com/outlayhq/outlay/query/auth"
 	"github.com/outlayhq/outlay/query/docs"
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
-	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
-	"github.com/outlayhq/outlay/schema/job"
 	"github.com/outlayhq/outlay/schema/openapi"
 	"github.com/outlayhq/outlay/schema/price"
-	"github.com/outlayhq/outlay/schema/problem"
-	"github.com/outlayhq/outlay/schema/report"
 	"github.com/outlayhq/outlay/schema/secret"
-	"github.com/outlayhq/outlay/schema/tariff"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -150,7 +143,7 @@ func New(config Config) (*Server, error) {
 	if s.engine, err = s.newEngine(config.TrustedProxies); err != nil {
 		return nil, err
 	}
-	if s.handler, err = compress(s.engine); err != nil {
+	if s.handler, err = rest.Compress(s.engine); err != nil {
 		return nil, err
 	}
 	return s, nil
@@ -190,203 +183,9 @@ func (s *Server) Run(ctx context.Context) {
 // Ready returns nil when the database answers and its tables are there.
 func (s *Server) Ready(ctx context.Context) error { return s.usage.Ping(ctx) }
 
-func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
-	gin.SetMode(gin.ReleaseMode)
-	e := gin.New()
-	// An agent's name may hold any character: %2F in a path is a part of it, and so
-	// is a plus sign, of which gin would make a space. request.Param decodes.
-	e.UseEscapedPath = true
-	e.UnescapePathValues = false
-	e.RedirectTrailingSlash = false
-	e.HandleMethodNotAllowed = true
-	// X-Real-IP, which gin believes as well, is not a list: a proxy that only appends
-	// to X-Forwarded-For would let a client set it.
-	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
-	if err := e.SetTrustedProxies(trustedProxies); err != nil {
-		return nil, fmt.Errorf("query: --trusted-proxies: %w", err)
-	}
-	e.Use(identify, secure, s.measure, s.rescue)
-	e.NoRoute(s.adapt(notFound))
-	e.NoMethod(s.adapt(s.methodNotAllowed))
-	s.routes(e)
-	return e, nil
-}
-
-// routes lists every endpoint, in the order of the OpenAPI document.
-func (s *Server) routes(e *gin.Engine) {
-	handle := func(method, path string, h gin.HandlerFunc) {
-		e.Handle(method, path, h)
-		s.methods[path] = append(s.methods[path], method)
-		if method == http.MethodGet {
-			e.Handle(http.MethodHead, path, h) // net/http leaves the body out.
-			s.methods[path] = append(s.methods[path], http.MethodHead)
-		}
-	}
-	open := func(method, path string, h handler) { handle(method, path, s.adapt(plain(method, h))) }
-	needs := func(role account.Role) func(string, string, handler) {
-		return func(method, path string, h handler) {
-			handle(method, path, s.adapt(s.allow(role, s.inTurn(s.turns, plain(method, h)))))
-		}
-	}
-	viewer, admin, owner := needs(account.Viewer), needs(account.Admin), needs(account.Owner)
-	// urgent is what ends a misuse: it waits for no other request of the account.
-	urgent := func(role account.Role, method, path string, h handler) {
-		handle(method, path, s.adapt(s.allowCounted(role, s.countUrgent, plain(method, h))))
-	}
-
-	viewer(http.MethodGet, "/v1/events", s.listEvents)
-	handle(http.MethodGet, "/v1/events/export", s.adapt(s.allow(account.Viewer, s.inTurn(s.exports, s.exportEvents))))
-	viewer(http.MethodGet, "/v1/events/:id", bare(ofID(schema.EventPrefix, "event", s.event)))
-	viewer(http.MethodGet, "/v1/agents", s.listAgents)
-	viewer(http.MethodGet, "/v1/agents/:name", s.agent)
-	viewer(http.MethodGet, "/v1/agents/:name/budget", bare(ofAgent(s.budget)))
-	admin(http.MethodPut, "/v1/agents/:name/budget", ofAgent(s.putBudget))
-	admin(http.MethodDelete, "/v1/agents/:name/budget", ofAgent(s.deleteBudget))
-	admin(http.MethodPost, "/v1/agents/:name/budget/reset", ofAgent(s.resetBudget))
-	viewer(http.MethodGet, "/v1/account/budget", bare(ofAccount(s.budget)))
-	admin(http.MethodPut, "/v1/account/budget", ofAccount(s.putBudget))
-	admin(http.MethodDelete, "/v1/account/budget", ofAccount(s.deleteBudget))
-	admin(http.MethodPost, "/v1/account/budget/reset", ofAccount(s.resetBudget))
-	viewer(http.MethodGet, "/v1/budgets", s.listBudgets)
-	viewer(http.MethodGet, "/v1/sessions", s.listSessions)
-	viewer(http.MethodGet, "/v1/sessions/:id", s.session)
-	admin(http.MethodDelete, "/v1/sessions/:id", s.eraseSession)
-	admin(http.MethodDelete, "/v1/end-users/:user", s.eraseUser)
-	viewer(http.MethodGet, "/v1/sessions/:id/share", ofUser(s.shareSession))
-	viewer(http.MethodDelete, "/v1/sessions/:id/share", s.unshareSession)
-	open(http.MethodGet, "/v1/share/:token", s.sharedSession)
-	open(http.MethodGet, "/share/:token", s.sharePage)
-	open(http.MethodGet, "/share/style.css", s.shareStyle)
-	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
-	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
-	viewer(http.MethodGet, "/v1/analytics/summary", s.summary)
-	viewer(http.MethodGet, "/v1/integrity", s.integrity)
-	viewer(http.MethodGet, "/v1/prices", s.listPrices)
-	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
-	admin(http.MethodPost, "/v1/prices/overrides", s.counted(s.createOverride))
-	admin(http.MethodDelete, "/v1/prices/overrides/:id", ofID(tariff.Prefix, "price override", s.deleteOverride))
-	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
-	admin(http.MethodPost, "/v1/prices/reprice", s.counted(s.reprice))
-	admin(http.MethodPost, "/v1/reports/generate", s.counted(s.generateReport))
-	viewer(http.MethodGet, "/v1/reports", s.listReports)
-	viewer(http.MethodGet, "/v1/reports/:id", bare(ofID(report.Prefix, "report", s.oneReport)))
-	viewer(http.MethodGet, "/v1/reports/:id/download", ofID(report.Prefix, "report", s.downloadReport))
-	viewer(http.MethodGet, "/v1/reports/schedules", s.listSchedules)
-	admin(http.MethodPost, "/v1/reports/schedules", s.counted(s.createSchedule))
-	admin(http.MethodDelete, "/v1/reports/schedules/:id", ofID(report.SchedulePrefix, "schedule", s.deleteSchedule))
-	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
-	viewer(http.MethodGet, "/v1/jobs/:id", bare(ofID(job.Prefix, "job", s.job)))
-	viewer(http.MethodGet, "/v1/alerts", s.listAlerts)
-	admin(http.MethodPost, "/v1/alerts", s.counted(s.createAlert))
-	viewer(http.MethodGet, "/v1/alerts/:id", bare(ofRule(s.alert)))
-	admin(http.MethodPatch, "/v1/alerts/:id", ofRule(s.changeAlert))
-	admin(http.MethodDelete, "/v1/alerts/:id", ofRule(s.deleteAlert))
-	admin(http.MethodPost, "/v1/alerts/:id/test", s.counted(ofRule(s.testAlert)))
-	viewer(http.MethodGet, "/v1/alerts/:id/deliveries", ofRule(s.ofKnownRule(s.listDeliveries)))
-	admin(http.MethodPost, "/v1/alerts/:id/deliveries/:delivery/replay", ofRule(s.ofKnownRule(s.replayDelivery)))
-	viewer(http.MethodGet, "/v1/incidents", s.listIncidents)
-	viewer(http.MethodGet, "/v1/account", bare(s.ownAccount))
-	owner(http.MethodPatch, "/v1/account", s.changeAccount)
-	viewer(http.MethodGet, "/v1/account/retention", bare(s.retention))
-	owner(http.MethodPut, "/v1/account/retention", s.putRetention)
-	owner(http.MethodDelete, "/v1/account/retention", s.deleteRetention)
-	viewer(http.MethodGet, "/v1/account/channels", bare(s.ownChannels))
-	admin(http.MethodPut, "/v1/account/channels", s.putOwnChannels)
-	viewer(http.MethodGet, "/v1/account/deliveries", ofOwnChannels(s.listDeliveries))
-	admin(http.MethodPost, "/v1/account/deliveries/:delivery/replay", ofOwnChannels(s.replayDelivery))
-
-	open(http.MethodPost, "/v1/auth/login", s.login)
-	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
-	open(http.MethodPost, "/v1/auth/logout", s.logout)
-	urgent(account.Viewer, http.MethodPost, "/v1/auth/password", s.changePassword)
-	viewer(http.MethodGet, "/v1/auth/me", ofUser(bare(s.me)))
-	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
-	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
-	admin(http.MethodPost, "/v1/api-keys", s.counted(s.createKey))
-	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(ofID(schema.KeyPrefix, "API key", s.rotateKey)))
-	urgent(account.Admin, http.MethodDelete, "/v1/api-keys/:id", ofID(schema.KeyPrefix, "API key", s.revokeKey))
-	owner(http.MethodGet, "/v1/users", s.listUsers)
-	owner(http.MethodPost, "/v1/users", s.counted(s.createUser))
-	urgent(account.Owner, http.MethodPatch, "/v1/users/:id", ofID(schema.UserPrefix, "user", s.changeUser))
-	admin(http.MethodGet, "/v1/audit", s.listActs)
-
-	open(http.MethodGet, "/openapi.json", s.openapi)
-	open(http.MethodGet, "/docs", s.docsPage)
-	open(http.MethodGet, "/docs/style.css", s.docsStyle)
-}
-
-// plain is bare for requests that change something: none of these takes parameters.
-func plain(method string, h handler) handler {
-	if method == http.MethodGet {
-		return h
-	}
-	return bare(h)
-}
-
-// bare refuses all parameters in the query string.
-func bare(h handler) handler {
-	return func(c *request) error {
-		if err := c.params().err(); err != nil {
-			return err
-		}
-		return h(c)
-	}
-}
-
-// ofID gives h the id that the path has in the place of :id. One that cannot be an id of this kind is answered like
-// one that does not exist.
-func ofID(prefix schema.Prefix, what string, h func(c *request, id schema.ID) error) handler {
-	return func(c *request) error {
-		id, err := schema.ParseID(prefix, c.Param("id"))
-		if err != nil {
-			return notThere(what)
-		}
-		return h(c, id)
-	}
-}
-
-func notThere(what string) error {
-	return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
-}
-
-func notFound(*request) error {
-	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are described at /docs, and in /openapi.json for programs.")
-}
-
-func (s *Server) methodNotAllowed(c *request) error {
-	methods := slices.Clone(s.methods[c.Request.URL.Path])
-	if methods == nil {
-		methods = strings.Split(c.Writer.Header().Get("Allow"), ", ")
-	}
-	if c.Request.URL.Path == "/v1/events" {
-		methods = append(methods, http.MethodPost) // Ingest answers it.
-	}
-	slices.Sort(methods)
-	allow := strings.Join(methods, ", ")
-	c.Header("Allow", allow)
-	return problem.New(problem.MethodNotAllowed, "This address takes other methods: "+allow+".")
-}
-
 // openapi answers the OpenAPI document.
-func (s *Server) openapi(c *request) error {
+func (s *Server) openapi(c *rest.Request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "application/json", s.document)
 	return nil
-}
-
-// storeError makes of an error of the store what a client may see.
-func storeError(err error, what string) error {
-	switch {
-	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound), errors.Is(err, job.ErrNotFound),
-		errors.Is(err, report.ErrNotFound), errors.Is(err, tariff.ErrNotFound):
-		return notThere(what)
-	case errors.Is(err, usage.ErrTooManyRows):
-		return problem.FromFaults([]fault{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})
-	case errors.Is(err, usage.ErrTimeout):
-		return &problem.Problem{
-			Code: problem.Internal, RetryAfter: 5 * time.Second,
-			Detail: "The question took too long to answer. Narrow from and to, or ask again later.",
-		}
-	}
-	return err
 }

@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/share"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
@@ -50,14 +51,14 @@ type shareOptions struct {
 }
 
 // shareSession answers the link of a session and makes one where there is none.
-func (s *Server) shareSession(c *request) error {
-	p := c.params("expires_in", "include_metadata")
-	options := shareOptions{lifetime: p.lifetime()}
-	if p.values.Has("include_metadata") {
-		metadata := p.flag("include_metadata", false)
+func (s *Server) shareSession(c *rest.Request) error {
+	p := c.Params("expires_in", "include_metadata")
+	options := shareOptions{lifetime: lifetime(p)}
+	if p.Values.Has("include_metadata") {
+		metadata := p.Flag("include_metadata", false)
 		options.metadata = &metadata
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
 	if err := s.mayShare(c, options); err != nil {
@@ -67,7 +68,7 @@ func (s *Server) shareSession(c *request) error {
 	if err != nil {
 		return err
 	}
-	share, err := s.usage.Share(c.ctx(), c.who.AccountID, id, s.now())
+	share, err := s.usage.Share(c.Ctx(), c.Who.AccountID, id, s.now())
 	if errors.Is(err, usage.ErrNotFound) && c.Request.Method != http.MethodHead {
 		share, err = s.createShare(c, id, options)
 	}
@@ -82,19 +83,19 @@ func (s *Server) shareSession(c *request) error {
 		// It still works for those who have it, but nobody can find out what it is.
 		return shareConflict(&share, "a signing key that is not there any more")
 	}
-	return c.reply(shareReply{
+	return c.Reply(shareReply{
 		URL: s.publicURL + "/share/" + token, Token: token, CreatedAt: share.CreatedAt, ExpiresAt: share.ExpiresAt,
 		IncludeMetadata: share.IncludeMetadata, Views: share.Views,
 	})
 }
 
 // mayShare refuses what the account's setting or the caller's role does not allow.
-func (s *Server) mayShare(c *request, options shareOptions) error {
-	a, err := s.ownAccounts(c).Account(c.ctx(), c.who.AccountID)
+func (s *Server) mayShare(c *rest.Request, options shareOptions) error {
+	a, err := s.ownAccounts(c).Account(c.Ctx(), c.Who.AccountID)
 	if err != nil {
 		return storeError(err, "account")
 	}
-	admin := c.who.Role.Allows(account.Admin)
+	admin := c.Who.Role.Allows(account.Admin)
 	switch {
 	case a.Sharing == account.SharingOff:
 		return problem.New(problem.Forbidden, "Sharing is off in this account. An owner can change that with PATCH /v1/account.")
@@ -126,23 +127,23 @@ func shareConflict(share *usage.Share, with string) error {
 }
 
 // lifetime reads expires_in: seconds, 0 for ever, nil unless given.
-func (p *params) lifetime() *time.Duration {
-	value := p.values.Get("expires_in")
+func lifetime(p *rest.Params) *time.Duration {
+	value := p.Values.Get("expires_in")
 	if value == "" {
 		return nil
 	}
 	seconds, err := strconv.ParseInt(value, 10, 64)
 	if err != nil || seconds < 0 || seconds > int64(maxShareLifetime/time.Second) {
-		p.faults.Add("expires_in", "must be a number of seconds from 0, which means never, to 315360000")
+		p.Faults.Add("expires_in", "must be a number of seconds from 0, which means never, to 315360000")
 	}
 	lifetime := time.Duration(seconds) * time.Second
 	return &lifetime
 }
 
-func (s *Server) createShare(c *request, sessionID string, options shareOptions) (usage.Share, error) {
+func (s *Server) createShare(c *rest.Request, sessionID string, options shareOptions) (usage.Share, error) {
 	now := s.now().UTC().Truncate(time.Microsecond)
 	share := usage.Share{
-		ShareID: schema.NewID(now), AccountID: c.who.AccountID, SessionID: sessionID,
+		ShareID: schema.NewID(now), AccountID: c.Who.AccountID, SessionID: sessionID,
 		IncludeMetadata: options.metadata != nil && *options.metadata, CreatedAt: usage.Time{Time: now},
 	}
 	lifetime := defaultShareLifetime
@@ -158,7 +159,7 @@ func (s *Server) createShare(c *request, sessionID string, options shareOptions)
 	if err != nil {
 		return usage.Share{}, err
 	}
-	return s.usage.CreateShare(c.ctx(), &share, act)
+	return s.usage.CreateShare(c.Ctx(), &share, act)
 }
 
 func encodeShareToken(secret [sha256.Size]byte) string {
@@ -178,7 +179,7 @@ func (s *Server) shareToken(share *usage.Share) (token string, ok bool) {
 }
 
 // unshareSession ends the link of a session: its maker does, or an admin.
-func (s *Server) unshareSession(c *request) error {
+func (s *Server) unshareSession(c *rest.Request) error {
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
@@ -187,8 +188,8 @@ func (s *Server) unshareSession(c *request) error {
 	if err != nil {
 		return err
 	}
-	err = s.usage.RevokeShare(c.ctx(), c.who.AccountID, id, act, func(share *usage.Share) error {
-		if c.who.Role.Allows(account.Admin) || share.CreatedBy != nil && *share.CreatedBy == c.who.UserID {
+	err = s.usage.RevokeShare(c.Ctx(), c.Who.AccountID, id, act, func(share *usage.Share) error {
+		if c.Who.Role.Allows(account.Admin) || share.CreatedBy != nil && *share.CreatedBy == c.Who.UserID {
 			return nil
 		}
 		return problem.New(problem.Forbidden, "Only who made the link, or an admin, may remove it.")
@@ -201,8 +202,8 @@ func (s *Server) unshareSession(c *request) error {
 }
 
 // sharedSession answers the session of a link, to anybody.
-func (s *Server) sharedSession(c *request) error {
-	view, err := s.openTimeline(c, c.params("limit", "cursor"))
+func (s *Server) sharedSession(c *rest.Request) error {
+	view, err := s.openTimeline(c, c.Params("limit", "cursor"))
 	if err != nil {
 		return err
 	}
@@ -210,7 +211,7 @@ func (s *Server) sharedSession(c *request) error {
 	for i := range steps {
 		steps[i] = newSharedStep(&view.timeline.Steps[i], view.share.IncludeMetadata)
 	}
-	return c.reply(timelineReply[sharedStep]{newSessionReply(&view.timeline.Session), steps, view.next})
+	return c.Reply(timelineReply[sharedStep]{newSessionReply(&view.timeline.Session), steps, view.next})
 }
 
 // sharePolicy lets the page load its own style sheet and nothing else.
@@ -218,7 +219,7 @@ const sharePolicy = "default-src 'none'; style-src 'self'; frame-ancestors 'none
 
 // sharePage answers the session of a link as a page for people. To a browser it also
 // says as a page why there is none.
-func (s *Server) sharePage(c *request) error {
+func (s *Server) sharePage(c *rest.Request) error {
 	err := s.showSession(c)
 	if err == nil || !strings.Contains(c.GetHeader("Accept"), "text/html") {
 		return err
@@ -228,7 +229,7 @@ func (s *Server) sharePage(c *request) error {
 }
 
 // showNotice answers a problem as a page.
-func (s *Server) showNotice(c *request, p *problem.Problem) error {
+func (s *Server) showNotice(c *rest.Request, p *problem.Problem) error {
 	notice := share.Notice{Title: p.Code.Title(), Detail: p.Detail}
 	switch p.Code {
 	case problem.NotFound:
@@ -249,8 +250,8 @@ func (s *Server) showNotice(c *request, p *problem.Problem) error {
 	return nil
 }
 
-func (s *Server) showSession(c *request) error {
-	p := c.params("limit", "cursor")
+func (s *Server) showSession(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
 	view, err := s.openTimeline(c, p)
 	if err != nil {
 		return err
@@ -259,7 +260,7 @@ func (s *Server) showSession(c *request) error {
 		Timeline: &view.timeline, IncludeMetadata: view.share.IncludeMetadata, ExpiresAt: view.share.ExpiresAt,
 	}
 	if view.next != nil {
-		query := url.Values{"cursor": {*view.next}, "limit": p.values["limit"]}
+		query := url.Values{"cursor": {*view.next}, "limit": p.Values["limit"]}
 		session.Next = "?" + query.Encode()
 	}
 	page, err := s.sharePages.Page(&session)
@@ -271,7 +272,7 @@ func (s *Server) showSession(c *request) error {
 	return nil
 }
 
-func (s *Server) shareStyle(c *request) error {
+func (s *Server) shareStyle(c *rest.Request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "text/css; charset=utf-8", share.Style())
 	return nil
@@ -285,11 +286,11 @@ type sharedView struct {
 }
 
 // openTimeline reads what a link shows. Opening the first page counts as a view.
-func (s *Server) openTimeline(c *request, p *params) (view sharedView, err error) {
+func (s *Server) openTimeline(c *rest.Request, p *rest.Params) (view sharedView, err error) {
 	c.Header("X-Robots-Tag", "noindex, nofollow")
 	c.Header("Cache-Control", "private, no-store")
-	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
-	if err := p.err(); err != nil {
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*stepPosition).valid)
+	if err := p.Err(); err != nil {
 		return view, err
 	}
 	views := 0
@@ -299,7 +300,7 @@ func (s *Server) openTimeline(c *request, p *params) (view sharedView, err error
 	if view.share, err = s.openShare(c, views); err != nil {
 		return view, deadLinkOr(err)
 	}
-	view.timeline, err = s.usage.Session(c.ctx(), view.share.AccountID, view.share.SessionID, after.place(), limit)
+	view.timeline, err = s.usage.Session(c.Ctx(), view.share.AccountID, view.share.SessionID, after.place(), limit)
 	if err != nil {
 		return view, deadLinkOr(err)
 	}
@@ -318,7 +319,7 @@ func deadLinkOr(err error) error {
 // openShare looks the token of the address up. What cannot be a token is not
 // looked up. A network that has tried too many links that do not exist is let
 // through to those that were opened before: it may be that of many people.
-func (s *Server) openShare(c *request, views int) (usage.Share, error) {
+func (s *Server) openShare(c *rest.Request, views int) (usage.Share, error) {
 	token, network := c.Param("token"), auth.Network(c.ClientIP())
 	secret, err := base64.RawURLEncoding.Strict().DecodeString(token)
 	if err != nil || len(secret) != shareTokenBytes {
@@ -331,7 +332,7 @@ func (s *Server) openShare(c *request, views int) (usage.Share, error) {
 	if wait := s.shareViews.take(network+" "+string(hash[:]), shareViewsPerMinute).wait; wait > 0 {
 		return usage.Share{}, tooManyLinks(wait)
 	}
-	share, err := s.usage.OpenShare(c.ctx(), hash[:], s.now(), views)
+	share, err := s.usage.OpenShare(c.Ctx(), hash[:], s.now(), views)
 	switch {
 	case err == nil:
 		s.goodShares.add(hash)

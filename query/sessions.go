@@ -5,6 +5,7 @@ import (
 	"strconv"
 	"time"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 )
@@ -49,7 +50,7 @@ type sessionPosition struct {
 func (p *sessionPosition) valid(order usage.SessionOrder) bool {
 	if order == usage.SessionsByStart {
 		micros, err := strconv.ParseInt(p.SortKey, 10, 64)
-		if err != nil || !inAllTime(time.UnixMicro(micros)) {
+		if err != nil || !rest.InAllTime(time.UnixMicro(micros)) {
 			return false
 		}
 	}
@@ -60,28 +61,28 @@ func (p *sessionPosition) valid(order usage.SessionOrder) bool {
 const maxSessionLength = len("ses_") + schema.MaxNameLength
 
 // listSessions answers a page of sessions, the one that started last first.
-func (s *Server) listSessions(c *request) error {
-	p := c.params("agent", "user_id", "from", "to", "q", "sort", "order", "include_implicit", "limit", "cursor")
+func (s *Server) listSessions(c *rest.Request) error {
+	p := c.Params("agent", "user_id", "from", "to", "q", "sort", "order", "include_implicit", "limit", "cursor")
 	_, end := usage.AllTime()
-	limit := p.limit()
+	limit := p.Limit()
 	q := usage.SessionQuery{
-		Agent: p.text("agent"), UserID: p.text("user_id"), Text: p.text("q"),
-		Implicit: p.flag("include_implicit", false), Descending: p.descending(true), Limit: limit + 1,
-		Order: usage.SessionOrder(p.oneOf("sort", string(usage.SessionsByStart), string(usage.SessionsByStart),
+		Agent: p.Text("agent"), UserID: p.Text("user_id"), Text: p.Text("q"),
+		Implicit: p.Flag("include_implicit", false), Descending: p.Descending(true), Limit: limit + 1,
+		Order: usage.SessionOrder(p.OneOf("sort", string(usage.SessionsByStart), string(usage.SessionsByStart),
 			string(usage.SessionsByEnd), string(usage.SessionsByCost), string(usage.SessionsByEvents), string(usage.SessionsByDuration))),
 	}
-	q.From, q.To = p.span(time.UTC, end, sinceEver)
-	if after := readCursor(c, p, func(at *sessionPosition) bool { return at.valid(q.Order) }); after != nil {
+	q.From, q.To = p.Span(time.UTC, end, rest.SinceEver)
+	if after := rest.ReadCursor(c, p, func(at *sessionPosition) bool { return at.valid(q.Order) }); after != nil {
 		q.After = &usage.SessionPosition{SortKey: after.SortKey, ID: after.ID}
 	}
-	if err := p.err(); err != nil {
+	if err := p.Err(); err != nil {
 		return err
 	}
-	sessions, err := s.usage.Sessions(c.ctx(), c.who.AccountID, &q)
+	sessions, err := s.usage.Sessions(c.Ctx(), c.Who.AccountID, &q)
 	if err != nil {
 		return storeError(err, "session")
 	}
-	return replyPage(c, p, limit, sessions, func(x *usage.ListedSession) sessionReply { return newSessionReply(&x.Session) },
+	return rest.ReplyPage(c, p, limit, sessions, func(x *usage.ListedSession) sessionReply { return newSessionReply(&x.Session) },
 		func(x *usage.ListedSession) sessionPosition { return sessionPosition{x.SortKey.String(), x.ID} })
 }
 
@@ -92,7 +93,7 @@ type stepPosition struct {
 	Offset    int64 `json:"o"`
 }
 
-func (p *stepPosition) valid() bool { return inAllTime(time.UnixMicro(p.Micros)) }
+func (p *stepPosition) valid() bool { return rest.InAllTime(time.UnixMicro(p.Micros)) }
 
 func (p *stepPosition) place() *usage.StepPosition {
 	if p == nil {
@@ -109,17 +110,17 @@ type timelineReply[S any] struct {
 }
 
 // session answers one session with a page of its steps.
-func (s *Server) session(c *request) error {
-	p := c.params("limit", "cursor")
-	limit, after := p.limit(), readCursor(c, p, (*stepPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) session(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*stepPosition).valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
 	id, err := sessionParam(c)
 	if err != nil {
 		return err
 	}
-	timeline, err := s.usage.Session(c.ctx(), c.who.AccountID, id, after.place(), limit)
+	timeline, err := s.usage.Session(c.Ctx(), c.Who.AccountID, id, after.place(), limit)
 	if err != nil {
 		return storeError(err, "session")
 	}
@@ -128,12 +129,12 @@ func (s *Server) session(c *request) error {
 		return err
 	}
 	// Steps is an empty list and not null behind the last one.
-	return c.reply(timelineReply[usage.Step]{newSessionReply(&timeline.Session), append([]usage.Step{}, timeline.Steps...), next})
+	return c.Reply(timelineReply[usage.Step]{newSessionReply(&timeline.Session), append([]usage.Step{}, timeline.Steps...), next})
 }
 
 // sessionParam returns the session that the address names, in its canonical form.
 // Both forms are taken.
-func sessionParam(c *request) (string, error) {
+func sessionParam(c *rest.Request) (string, error) {
 	id := schema.SessionID(schema.NormalName(c.Param("id")))
 	if schema.NameFault(id, maxSessionLength) != "" {
 		return "", storeError(usage.ErrNotFound, "session")
@@ -141,11 +142,11 @@ func sessionParam(c *request) (string, error) {
 	return id, nil
 }
 
-func stepCursor(c *request, p *params, next *usage.StepPosition) (*string, error) {
+func stepCursor(c *rest.Request, p *rest.Params, next *usage.StepPosition) (*string, error) {
 	if next == nil {
 		return nil, nil
 	}
-	return writeCursor(c, p, stepPosition{next.Time.UnixMicro(), next.Partition, next.Offset})
+	return rest.WriteCursor(c, p, stepPosition{next.Time.UnixMicro(), next.Partition, next.Offset})
 }
 
 // sharedStep is a step as a stranger may see it: what was called and what it cost,

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -40,7 +41,7 @@ func (r *loginRequest) attempt(address string) (a auth.Attempt, err error) {
 	if len(r.Password) > 4*account.MaxPasswordLength {
 		faults.Add("password", "is too long")
 	}
-	return a, invalid(faults)
+	return a, rest.Invalid(faults)
 }
 
 type tokenReply struct {
@@ -55,14 +56,14 @@ type tokenReply struct {
 const signInTimeout = 10 * time.Second
 
 // finishing returns a context for what is finished even when the client goes away.
-func (c *request) finishing() (context.Context, context.CancelFunc) {
-	return context.WithTimeout(context.WithoutCancel(c.ctx()), signInTimeout)
+func finishing(c *rest.Request) (context.Context, context.CancelFunc) {
+	return context.WithTimeout(context.WithoutCancel(c.Ctx()), signInTimeout)
 }
 
 // login answers a token for an e-mail address and its password.
-func (s *Server) login(c *request) error {
+func (s *Server) login(c *rest.Request) error {
 	var request loginRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	attempt, err := request.attempt(c.ClientIP())
@@ -83,8 +84,8 @@ func (s *Server) login(c *request) error {
 
 // checkPassword returns the user whom an attempt signs in. One that fails goes to the
 // audit log of the accounts that have the e-mail address.
-func (s *Server) checkPassword(c *request, a auth.Attempt) (account.User, error) {
-	ctx, cancel := c.finishing()
+func (s *Server) checkPassword(c *rest.Request, a auth.Attempt) (account.User, error) {
+	ctx, cancel := finishing(c)
 	defer cancel()
 	user, err := s.signIn.Check(ctx, a)
 	var tooMany *auth.TooManyTriesError
@@ -98,13 +99,13 @@ func (s *Server) checkPassword(c *request, a auth.Attempt) (account.User, error)
 }
 
 // startSignIn begins a sign-in and notes it in the audit log.
-func (s *Server) startSignIn(c *request, user account.User) (who auth.Principal, refresh string, err error) {
+func (s *Server) startSignIn(c *rest.Request, user account.User) (who auth.Principal, refresh string, err error) {
 	who = auth.Principal{UserID: user.ID, AccountID: user.AccountID, Role: user.Role}
 	act, err := s.actOf(c, &user.ID, "sign_in.start", user.ID.Text(schema.UserPrefix), struct{}{})
 	if err != nil {
 		return who, "", err
 	}
-	ctx, cancel := c.finishing()
+	ctx, cancel := finishing(c)
 	defer cancel()
 	err = s.usage.Administer(ctx, user.AccountID, act, func(ctx context.Context, tx pgx.Tx) (err error) {
 		who.SignIn, refresh, err = s.signIns.Start(ctx, tx, user, auth.Network(c.ClientIP()))
@@ -113,12 +114,12 @@ func (s *Server) startSignIn(c *request, user account.User) (who auth.Principal,
 	return who, refresh, err
 }
 
-func (s *Server) replyToken(c *request, who auth.Principal, refresh string) error {
+func (s *Server) replyToken(c *rest.Request, who auth.Principal, refresh string) error {
 	token, lifetime, err := s.tokens.Issue(who)
 	if err != nil {
 		return err
 	}
-	return c.reply(tokenReply{Token: token, TokenType: "Bearer", ExpiresIn: int64(lifetime / time.Second), RefreshToken: refresh})
+	return c.Reply(tokenReply{Token: token, TokenType: "Bearer", ExpiresIn: int64(lifetime / time.Second), RefreshToken: refresh})
 }
 
 func signInOutcome(err error) string {
@@ -158,19 +159,19 @@ type meReply struct {
 }
 
 // me answers who the token speaks for.
-func (s *Server) me(c *request) error {
-	return c.reply(meReply{
-		UserID:    c.who.UserID.Text(schema.UserPrefix),
-		AccountID: c.who.AccountID.Text(schema.AccountPrefix),
-		Email:     c.who.Email,
-		Role:      c.who.Role,
-		CreatedAt: usage.Time{Time: c.who.CreatedAt},
-		ExpiresAt: usage.Time{Time: c.who.ExpiresAt},
+func (s *Server) me(c *rest.Request) error {
+	return c.Reply(meReply{
+		UserID:    c.Who.UserID.Text(schema.UserPrefix),
+		AccountID: c.Who.AccountID.Text(schema.AccountPrefix),
+		Email:     c.Who.Email,
+		Role:      c.Who.Role,
+		CreatedAt: usage.Time{Time: c.Who.CreatedAt},
+		ExpiresAt: usage.Time{Time: c.Who.ExpiresAt},
 	})
 }
 
 // jwks answers the public keys that tokens are signed with.
-func (s *Server) jwks(c *request) error {
+func (s *Server) jwks(c *rest.Request) error {
 	c.Header("Cache-Control", "public, max-age=300")
-	return c.replyStatus(http.StatusOK, s.keys.JWKS())
+	return c.ReplyStatus(http.StatusOK, s.keys.JWKS())
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -46,10 +47,10 @@ type failures struct {
 const maxFailures = 1000
 
 // note queues a failure. It does not wait.
-func (f *failures) note(c *request, a auth.Attempt, reason string) {
+func (f *failures) note(c *rest.Request, a auth.Attempt, reason string) {
 	a.Password = ""
 	select {
-	case f.queue <- failedSignIn{Attempt: a, reason: reason, requestID: requestID(c.Context), at: f.now().UTC().Truncate(time.Microsecond)}:
+	case f.queue <- failedSignIn{Attempt: a, reason: reason, requestID: rest.RequestID(c.Context), at: f.now().UTC().Truncate(time.Microsecond)}:
 	default:
 		f.metrics.auditDropped.Inc()
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/jackc/pgx/v5"
 
 	"github.com/outlayhq/outlay/query/auth"
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
 	"github.com/outlayhq/outlay/schema/problem"
@@ -17,9 +18,9 @@ type refreshRequest struct {
 	RefreshToken string `json:"refresh_token"`
 }
 
-func (c *request) refreshToken() (string, error) {
+func refreshToken(c *rest.Request) (string, error) {
 	var request refreshRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return "", err
 	}
 	if request.RefreshToken == "" {
@@ -32,8 +33,8 @@ var errBadRefresh = problem.New(problem.Unauthorized,
 	"The refresh token is not valid: it has expired, was used before, or the sign-in was ended. Sign in again.")
 
 // refresh exchanges a refresh token for a token and the next refresh token.
-func (s *Server) refresh(c *request) error {
-	token, err := c.refreshToken()
+func (s *Server) refresh(c *rest.Request) error {
+	token, err := refreshToken(c)
 	if err != nil {
 		return err
 	}
@@ -52,8 +53,8 @@ func (s *Server) refresh(c *request) error {
 // exchange returns the next refresh token, or none when this one was used before:
 // somebody else has it, or had it first. Then the sign-in has ended, and the audit log
 // has it.
-func (s *Server) exchange(c *request, token string) (who auth.Principal, next string, err error) {
-	ctx, cancel := c.finishing()
+func (s *Server) exchange(c *rest.Request, token string) (who auth.Principal, next string, err error) {
+	ctx, cancel := finishing(c)
 	defer cancel()
 	accountID, err := s.signIns.Account(ctx, s.pool, token)
 	if err != nil {
@@ -87,8 +88,8 @@ func refreshOutcome(err error, reused bool) string {
 
 // logout ends the sign-in of a refresh token. It succeeds for a token that is of
 // no use any more.
-func (s *Server) logout(c *request) error {
-	token, err := c.refreshToken()
+func (s *Server) logout(c *rest.Request) error {
+	token, err := refreshToken(c)
 	if err != nil {
 		return err
 	}
@@ -99,8 +100,8 @@ func (s *Server) logout(c *request) error {
 	return nil
 }
 
-func (s *Server) endSignIn(c *request, token string) error {
-	ctx, cancel := c.finishing()
+func (s *Server) endSignIn(c *rest.Request, token string) error {
+	ctx, cancel := finishing(c)
 	defer cancel()
 	accountID, err := s.signIns.Account(ctx, s.pool, token)
 	if err != nil {
@@ -135,22 +136,22 @@ func (r *changePasswordRequest) err() error {
 	if message := account.PasswordFault(r.NewPassword); message != "" {
 		faults.Add("new_password", message)
 	}
-	return invalid(faults)
+	return rest.Invalid(faults)
 }
 
 // changePassword gives the user another password and ends all of the user's
 // sign-ins.
-func (s *Server) changePassword(c *request) error {
+func (s *Server) changePassword(c *rest.Request) error {
 	var request changePasswordRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	if err := request.err(); err != nil {
 		return err
 	}
-	ctx, cancel := c.finishing()
+	ctx, cancel := finishing(c)
 	defer cancel()
-	user, err := s.ownAccounts(c).User(ctx, c.who.AccountID, c.who.UserID)
+	user, err := s.ownAccounts(c).User(ctx, c.Who.AccountID, c.Who.UserID)
 	if err != nil {
 		return storeError(err, "user")
 	}

@@ -7,6 +7,7 @@ import (
 
 	"github.com/jackc/pgx/v5"
 
+	"github.com/outlayhq/outlay/query/rest"
 	"github.com/outlayhq/outlay/query/usage"
 	"github.com/outlayhq/outlay/schema"
 	"github.com/outlayhq/outlay/schema/account"
@@ -30,17 +31,17 @@ func newUserReply(u *account.User) userReply {
 }
 
 // listUsers answers a page of the account's users, newest first, disabled ones included.
-func (s *Server) listUsers(c *request) error {
-	p := c.params("limit", "cursor")
-	limit, after := p.limit(), readCursor(c, p, (*idPosition).valid)
-	if err := p.err(); err != nil {
+func (s *Server) listUsers(c *rest.Request) error {
+	p := c.Params("limit", "cursor")
+	limit, after := p.Limit(), rest.ReadCursor(c, p, (*rest.IDPosition).Valid)
+	if err := p.Err(); err != nil {
 		return err
 	}
-	users, err := s.ownAccounts(c).Users(c.ctx(), c.who.AccountID, after.page(limit))
+	users, err := s.ownAccounts(c).Users(c.Ctx(), c.Who.AccountID, after.Page(limit))
 	if err != nil {
 		return storeError(err, "user")
 	}
-	return replyPage(c, p, limit, users, newUserReply, func(u *account.User) idPosition { return idPosition{u.ID} })
+	return rest.ReplyPage(c, p, limit, users, newUserReply, func(u *account.User) rest.IDPosition { return rest.IDPosition{ID: u.ID} })
 }
 
 type createUserRequest struct {
@@ -60,28 +61,28 @@ func (r *createUserRequest) err() error {
 	if !r.Role.Valid() {
 		faults.Add("role", "must be one of viewer, admin, owner")
 	}
-	return invalid(faults)
+	return rest.Invalid(faults)
 }
 
 var errEmailTaken = problem.New(problem.Conflict, "Another user of the account has this e-mail address.")
 
 // createUser makes a user of the owner's account.
-func (s *Server) createUser(c *request) error {
+func (s *Server) createUser(c *rest.Request) error {
 	var request createUserRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	if err := request.err(); err != nil {
 		return err
 	}
-	hash, err := s.hashFor(c.ctx(), request.Email, request.Password)
+	hash, err := s.hashFor(c.Ctx(), request.Email, request.Password)
 	if err != nil {
 		return err
 	}
 	var user account.User
 	detail := map[string]any{"email": request.Email, "role": request.Role}
 	err = s.administer(c, "user.create", detail, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
-		user, err = store.CreateUser(ctx, c.who.AccountID, request.Email, hash, request.Role)
+		user, err = store.CreateUser(ctx, c.Who.AccountID, request.Email, hash, request.Role)
 		return user.ID.Text(schema.UserPrefix), err
 	})
 	if errors.Is(err, account.ErrEmailTaken) {
@@ -90,7 +91,7 @@ func (s *Server) createUser(c *request) error {
 	if err != nil {
 		return err
 	}
-	return c.replyStatus(http.StatusCreated, newUserReply(&user))
+	return c.ReplyStatus(http.StatusCreated, newUserReply(&user))
 }
 
 // changeUserRequest holds what is to be changed; nil leaves a thing as it is.
@@ -110,7 +111,7 @@ func (r *changeUserRequest) err() error {
 			faults.Add("password", message)
 		}
 	}
-	return invalid(faults)
+	return rest.Invalid(faults)
 }
 
 // detail is what the audit log shows of the request.
@@ -131,9 +132,9 @@ func (r *changeUserRequest) detail() map[string]any {
 var errLastOwner = problem.New(problem.Conflict, "An account keeps at least one owner who can sign in. Make somebody else an owner first.")
 
 // changeUser changes role, password or standing of a user.
-func (s *Server) changeUser(c *request, id schema.ID) error {
+func (s *Server) changeUser(c *rest.Request, id schema.ID) error {
 	var request changeUserRequest
-	if err := c.body(&request); err != nil {
+	if err := c.Body(&request); err != nil {
 		return err
 	}
 	if err := request.err(); err != nil {
@@ -145,26 +146,26 @@ func (s *Server) changeUser(c *request, id schema.ID) error {
 	}
 	var user account.User
 	err = s.administer(c, "user.change", request.detail(), func(ctx context.Context, tx pgx.Tx, store *account.Store) (string, error) {
-		user, err = s.applyUserChange(ctx, tx, store, c.who.AccountID, id, &request, hash)
+		user, err = s.applyUserChange(ctx, tx, store, c.Who.AccountID, id, &request, hash)
 		return id.Text(schema.UserPrefix), err
 	})
 	if err != nil {
 		return storeError(err, "user")
 	}
 	s.sessions.Forget(id)
-	return c.reply(newUserReply(&user))
+	return c.Reply(newUserReply(&user))
 }
 
 // newHash returns the hash of a user's new password, or nil without one.
-func (s *Server) newHash(c *request, id schema.ID, password *string) (*string, error) {
+func (s *Server) newHash(c *rest.Request, id schema.ID, password *string) (*string, error) {
 	if password == nil {
 		return nil, nil
 	}
-	user, err := s.ownAccounts(c).User(c.ctx(), c.who.AccountID, id)
+	user, err := s.ownAccounts(c).User(c.Ctx(), c.Who.AccountID, id)
 	if err != nil {
 		return nil, storeError(err, "user")
 	}
-	hash, err := s.hashFor(c.ctx(), user.Email, *password)
+	hash, err := s.hashFor(c.Ctx(), user.Email, *password)
 	return &hash, err
 }
 

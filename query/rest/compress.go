@@ -1,4 +1,4 @@
-package query
+package rest
 
 import (
 	"fmt"
@@ -12,9 +12,9 @@ import (
 // minCompressed is the size in bytes below which a response is sent as it is: it fits into one packet either way.
 const minCompressed = 1024
 
-// compress returns h with its responses compressed by gzip for clients that accept it. It is the outermost handler, so
+// Compress returns h with its responses compressed by gzip for clients that accept it. It is the outermost handler, so
 // that problems are compressed too. zstd is left out: no client of this tier has asked for it.
-func compress(h http.Handler) (http.Handler, error) {
+func Compress(h http.Handler) (http.Handler, error) {
 	wrap, err := gzhttp.NewWrapper(gzhttp.MinSize(minCompressed), gzhttp.EnableZstd(false), gzhttp.ContentTypeFilter(compressible))
 	if err != nil {
 		return nil, fmt.Errorf("query: compress responses: %w", err)

@@ -1,4 +1,4 @@
-package query
+package rest
 
 import (
 	"encoding/base64"
@@ -16,10 +16,10 @@ type cursor[T any] struct {
 	Position T      `json:"p"`
 }
 
-// question is a hash of the endpoint and all parameters that choose and order the
+// Question is a hash of the endpoint and all parameters that choose and order the
 // rows.
-func (c *request) question(p *params) uint64 {
-	values := maps.Clone(p.values)
+func (c *Request) Question(p *Params) uint64 {
+	values := maps.Clone(p.Values)
 	delete(values, "cursor")
 	delete(values, "limit")
 	h := fnv.New64a()
@@ -27,9 +27,9 @@ func (c *request) question(p *params) uint64 {
 	return h.Sum64()
 }
 
-// writeCursor returns the cursor that stands behind position.
-func writeCursor[T any](c *request, p *params, position T) (*string, error) {
-	text, err := json.Marshal(cursor[T]{Question: c.question(p), Position: position})
+// WriteCursor returns the cursor that stands behind position.
+func WriteCursor[T any](c *Request, p *Params, position T) (*string, error) {
+	text, err := json.Marshal(cursor[T]{Question: c.Question(p), Position: position})
 	if err != nil {
 		return nil, err
 	}
@@ -37,22 +37,22 @@ func writeCursor[T any](c *request, p *params, position T) (*string, error) {
 	return &encoded, nil
 }
 
-// readCursor returns the position of the parameter cursor, or nil when there is
+// ReadCursor returns the position of the parameter cursor, or nil when there is
 // none. valid says whether a position can be one of this endpoint's.
-func readCursor[T any](c *request, p *params, valid func(*T) bool) *T {
-	value := p.values.Get("cursor")
+func ReadCursor[T any](c *Request, p *Params, valid func(*T) bool) *T {
+	value := p.Values.Get("cursor")
 	if value == "" {
 		return nil
 	}
 	const refused = "must be the next_cursor of a page of the same question; leave it out to begin again"
 	text, err := base64.RawURLEncoding.Strict().DecodeString(value)
 	if err != nil {
-		p.faults.Add("cursor", refused)
+		p.Faults.Add("cursor", refused)
 		return nil
 	}
 	var found cursor[T]
-	if err := json.Unmarshal(text, &found); err != nil || found.Question != c.question(p) || !valid(&found.Position) {
-		p.faults.Add("cursor", refused)
+	if err := json.Unmarshal(text, &found); err != nil || found.Question != c.Question(p) || !valid(&found.Position) {
+		p.Faults.Add("cursor", refused)
 		return nil
 	}
 	return &found.Position

@@ -1,4 +1,4 @@
-package query
+package rest
 
 import (
 	"bytes"
@@ -20,27 +20,27 @@ import (
 // maxBodyBytes bounds the body of every request of this tier.
 const maxBodyBytes = 64 << 10
 
-// optionalBody is body for a request that may come without any.
-func (c *request) optionalBody(v any) error {
+// OptionalBody is body for a request that may come without any.
+func (c *Request) OptionalBody(v any) error {
 	if c.Request.ContentLength == 0 {
 		return nil
 	}
-	return c.body(v)
+	return c.Body(v)
 }
 
-// body reads the request's JSON object into v. Unknown, repeated and differently
+// Body reads the request's JSON object into v. Unknown, repeated and differently
 // spelled names are refused, whatever follows the object, and null but for the
 // fields of nullable.
-func (c *request) body(v any, nullable ...string) error {
-	text, err := c.text()
+func (c *Request) Body(v any, nullable ...string) error {
+	text, err := c.Text()
 	if err != nil {
 		return err
 	}
-	return readObject(text, v, nullable...)
+	return ReadObject(text, v, nullable...)
 }
 
-// text returns the request's body as it is.
-func (c *request) text() ([]byte, error) {
+// Text returns the request's body as it is.
+func (c *Request) Text() ([]byte, error) {
 	if kind := c.GetHeader("Content-Type"); kind != "" {
 		media, _, err := mime.ParseMediaType(kind)
 		if err != nil || media != "application/json" {
@@ -62,8 +62,8 @@ func (c *request) text() ([]byte, error) {
 	return bytes.TrimPrefix(text, []byte("\ufeff")), nil
 }
 
-// readObject reads a JSON object over v, in which only the fields of nullable may be null.
-func readObject(text []byte, v any, nullable ...string) error {
+// ReadObject reads a JSON object over v, in which only the fields of nullable may be null.
+func ReadObject(text []byte, v any, nullable ...string) error {
 	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
 		return problem.FromFaults(schema.Faults{bodyFault(err)})
 	}
@@ -71,7 +71,7 @@ func readObject(text []byte, v any, nullable ...string) error {
 	if !object {
 		return problem.FromFaults(schema.Faults{{Field: "body", Message: "must be one JSON object"}})
 	}
-	return invalid(faults)
+	return Invalid(faults)
 }
 
 // nulls returns the fields of a JSON object that are null and must not be: a program whose variable is unset sends them,
@@ -95,16 +95,16 @@ func nulls(text []byte, nullable []string) (faults schema.Faults, object bool) {
 }
 
 // bodyFault names the field that an error of the decoder is about.
-func bodyFault(err error) fault {
+func bodyFault(err error) schema.Fault {
 	var semantic *json.SemanticError
 	if !errors.As(err, &semantic) {
-		return fault{Field: "body", Message: "must be one JSON object"}
+		return schema.Fault{Field: "body", Message: "must be one JSON object"}
 	}
 	field := fieldOf(semantic.JSONPointer)
 	if errors.Is(semantic.Err, json.ErrUnknownName) {
-		return fault{Field: field, Message: "is not a field of this request"}
+		return schema.Fault{Field: field, Message: "is not a field of this request"}
 	}
-	return fault{Field: field, Message: "is not of the right type"}
+	return schema.Fault{Field: field, Message: "is not of the right type"}
 }
 
 // fieldOf writes a JSON pointer as clients write a field: "condition.value", "channels[0].url".
