@@ -18,6 +18,7 @@ type CSV struct {
 	err  error
 }
 
+// NewCSV begins a response that browsers save under fileName. header is its first line.
 func NewCSV(c *Request, fileName string, header []string) *CSV {
 	c.Header("Content-Type", "text/csv; charset=utf-8; header=present")
 	c.Header("Content-Disposition", `attachment; filename="`+fileName+`"`)
@@ -55,12 +56,14 @@ func (w *CSV) Group(names ...*string) {
 	}
 }
 
+// Number adds whole numbers.
 func (w *CSV) Number(numbers ...int64) {
 	for _, n := range numbers {
 		w.Text(strconv.FormatInt(n, 10))
 	}
 }
 
+// Sum adds sums with all their digits.
 func (w *CSV) Sum(sums ...*usage.Sum) {
 	for _, s := range sums {
 		w.Text(s.String())
@@ -78,6 +81,7 @@ func (w *CSV) Optional(numbers ...*int64) {
 	}
 }
 
+// EndLine ends the line. An error is kept for Send.
 func (w *CSV) EndLine() {
 	if w.err == nil {
 		w.err = w.w.Write(w.line)

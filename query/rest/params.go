@@ -107,6 +107,7 @@ const (
 	MaxLimit     = 500
 )
 
+// Limit returns how many items the page may have: limit, from 1 to MaxLimit, 50 unless given.
 func (p *Params) Limit() int {
 	value := p.Values.Get("limit")
 	if value == "" {
@@ -153,6 +154,7 @@ func (p *Params) Time(name string, loc *time.Location, otherwise time.Time) time
 	return t.Truncate(time.Microsecond)
 }
 
+// ParseTime reads an RFC 3339 time, or a date as its first instant in loc.
 func ParseTime(value string, loc *time.Location) (time.Time, error) {
 	// A plus sign that was not URL-encoded arrives as a space.
 	value = strings.Replace(value, " ", "+", 1)
