@@ -10,8 +10,13 @@ import (
 	"regexp"
 	"sync/atomic"
 	"testing"
+	"time"
 
+	"github.com/google/go-cmp/cmp"
 	"github.com/jackc/pgx/v5/pgxpool"
+
+	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/query/usage"
 )
 
 // forgetfulPool leads to the same database, and takes the condition on the account out of
@@ -77,4 +82,43 @@ func serve(t *testing.T, h http.Handler) string {
 	front := httptest.NewServer(h)
 	t.Cleanup(front.Close)
 	return front.URL
+}
+
+// Whatever the statements forget: with the condition on the account taken out of every one
+// of them, an account reads what it reads otherwise, to the byte, and nothing of another's.
+func TestForgottenConditionsShowNothing(t *testing.T) {
+	t.Parallel()
+	pool, now := database(t), sameQuarter()
+	w := newWorldWith(t, pool, func(c *query.Config) { c.Now = now })
+	forgetful, rewritten := forgetfulPool(t, pool)
+	var strange int
+	// The rewriting works: who is not held back by the role sees all accounts.
+	if err := forgetful.QueryRow(t.Context(), `SELECT count(*) FROM users WHERE account_id = $1`, w.alice.account).Scan(&strange); err != nil || strange != 2 {
+		t.Fatalf("%d users without the condition, %v, want those of both accounts", strange, err)
+	}
+	server, err := query.New(query.Config{Pool: forgetful, Keys: w.keys, Now: now})
+	if err != nil {
+		t.Fatal(err)
+	}
+	front := serve(t, server.Handler())
+	alices, bobs := w.alice.ids("alices"), w.bob.ids("bobs")
+	table := endpoints()
+	want := w.alice.everything(table, alices)
+	before := rewritten.Load()
+	w.url = front
+	got := w.alice.everything(table, alices)
+	if n := rewritten.Load() - before; n < 20 {
+		t.Errorf("%d statements were without their condition, want most", n)
+	}
+	if diff := cmp.Diff(want, got); diff != "" {
+		t.Errorf("answers with the condition on the account (-) and without (+):\n%s", diff)
+	}
+	for i := range table {
+		if e := &table[i]; e.method == http.MethodGet && e.role != "" {
+			e.findsNothing(w, bobs)
+		}
+	}
+	if guarded, err := usage.NewStore(forgetful, time.Second).Guarded(t.Context()); err != nil || !guarded {
+		t.Errorf("Guarded = %v, %v", guarded, err)
+	}
 }

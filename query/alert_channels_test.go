@@ -5,10 +5,12 @@ import (
 	"net"
 	"net/http"
 	"net/netip"
+	"regexp"
 	"strings"
 	"testing"
 
 	"github.com/outlayhq/outlay/query"
+	"github.com/outlayhq/outlay/schema/alert"
 	"github.com/outlayhq/outlay/schema/webhook"
 )
 
@@ -129,4 +131,41 @@ func TestRuleWithoutChannelsWarns(t *testing.T) {
 			t.Errorf("PATCH %s: warning %q", step.body, rule.Warning)
 		}
 	}
+}
+
+// The account's own channels are set as a whole, and what went to them can be looked
+// at and sent again.
+func TestOwnChannels(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, database(t))
+	var got struct{ Channels []shownChannel }
+	w.alice.get("/v1/account/channels").decode(http.StatusOK, &got)
+	if got.Channels == nil || len(got.Channels) != 0 {
+		t.Errorf("at first: %+v", got)
+	}
+	w.alice.put("/v1/account/channels", `{"channels":[{"type":"webhook","url":"https://a.example"},{"type":"email","to":"a@b.example"}]}`).decode(http.StatusOK, &got)
+	if len(got.Channels) != 2 || !regexp.MustCompile(`^whsec_`).MatchString(got.Channels[0].Secret) {
+		t.Errorf("set: %+v", got)
+	}
+	for _, body := range []string{`{"channels":[{"type":"x"}]}`, `{}`, `{"channels":null}`} {
+		w.alice.put("/v1/account/channels", body).refused(http.StatusUnprocessableEntity)
+	}
+	w.alice.put("/v1/account/channels", `{"channels":[{"type":"email","to":"a@b.example"}]}`).decode(http.StatusOK, &got)
+	if len(got.Channels) != 1 || got.Channels[0].To != "a@b.example" {
+		t.Errorf("set again: %+v", got)
+	}
+	m := &alert.Message{Type: alert.ReportReady, Cause: "report 1", Title: "t", Summary: "s", Data: map[string]any{}, At: w.now}
+	for range 2 {
+		if err := alert.NewStore(w.pool).NotifyAccount(t.Context(), w.alice.account, m); err != nil {
+			t.Fatal(err)
+		}
+	}
+	var page struct{ Data []shownDelivery }
+	w.alice.get("/v1/account/deliveries").decode(http.StatusOK, &page)
+	if len(page.Data) != 1 || page.Data[0].Message != "report.ready" {
+		t.Fatalf("told twice: %+v", page.Data)
+	}
+	w.alice.post("/v1/account/deliveries/"+page.Data[0].ID+"/replay", "").refused(http.StatusConflict)
+	w.exec(`UPDATE deliveries SET state = 'delivered', finished_at = now()`)
+	w.alice.post("/v1/account/deliveries/"+page.Data[0].ID+"/replay", "").want(http.StatusAccepted)
 }
