@@ -12,18 +12,26 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
+// accountReply is an account as its members see it.
 type accountReply struct {
-	ID        string          `json:"id"`
-	Name      string          `json:"name"`
-	Plan      account.Plan    `json:"plan"`
-	Limits    limitsReply     `json:"limits"`
+	// ID starts with acc_.
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Plan is the operator's to change, see outlay account plan.
+	Plan account.Plan `json:"plan"`
+	// Limits follow from the plan and this replica's settings; they are not stored.
+	Limits limitsReply `json:"limits"`
+	// Sharing says who may make links to sessions: off, members or admins.
 	Sharing   account.Sharing `json:"sharing"`
 	Retention retentionReply  `json:"retention"`
 	CreatedAt usage.Time      `json:"created_at"`
 }
 
+// limitsReply holds what the plan allows in a minute of the clock.
 type limitsReply struct {
-	EventsPerMinute   int64 `json:"events_per_minute"`
+	// EventsPerMinute is what ingest takes, over all its replicas; 0 when it is not known here.
+	EventsPerMinute int64 `json:"events_per_minute"`
+	// RequestsPerMinute is what one replica of the query tier answers.
 	RequestsPerMinute int64 `json:"requests_per_minute"`
 }
 
@@ -36,6 +44,7 @@ func (s *Server) ownAccount(c *rest.Request) error {
 	return s.replyAccount(c, &a)
 }
 
+// replyAccount reads the retention apart: it is kept with the events' settings and not with the account.
 func (s *Server) replyAccount(c *rest.Request, a *account.Account) error {
 	retention, err := s.usage.Retention(c.Ctx(), a.ID)
 	if err != nil {
@@ -55,6 +64,7 @@ type changeAccountRequest struct {
 	Plan *string `json:"plan,omitempty"`
 }
 
+// err trims the name in place, so that the audit log shows it as it is stored.
 func (r *changeAccountRequest) err() error {
 	var faults schema.Faults
 	if r.Name != nil {

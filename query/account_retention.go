@@ -19,14 +19,21 @@ import (
 // maxRetentionDays is a hundred years.
 const maxRetentionDays = 36500
 
+// retentionReply is how long single events are kept. Whole days; null stands for ever.
 type retentionReply struct {
-	RetentionDays    *int       `json:"retention_days"`
-	InstallationDays *int       `json:"installation_days"`
-	MinimumDays      int        `json:"minimum_days"`
-	DeletedBefore    usage.Time `json:"deleted_before"`
-	SumsKept         bool       `json:"sums_kept"`
-	UpdatedAt        usage.Time `json:"updated_at"`
-	UpdatedBy        *string    `json:"updated_by"`
+	// RetentionDays is the account's own wish, null for that of the installation.
+	RetentionDays *int `json:"retention_days"`
+	// InstallationDays is what the operator set for all accounts. An account can only ask for less.
+	InstallationDays *int `json:"installation_days"`
+	// MinimumDays is how young events must stay because sums of them may still be computed again.
+	MinimumDays int `json:"minimum_days"`
+	// DeletedBefore is the time before which events may be gone, null while all are there.
+	DeletedBefore usage.Time `json:"deleted_before"`
+	// SumsKept is whether sums outlive their events, which they do not where they are views of them.
+	SumsKept  bool       `json:"sums_kept"`
+	UpdatedAt usage.Time `json:"updated_at"`
+	// UpdatedBy is the user who set RetentionDays, null for the operator's.
+	UpdatedBy *string `json:"updated_by"`
 }
 
 func newRetentionReply(r *usage.Retention) retentionReply {
@@ -44,7 +51,9 @@ func (s *Server) retention(c *rest.Request) error {
 	return c.Reply(newRetentionReply(&r))
 }
 
+// retentionRequest is a retention as an owner sets it.
 type retentionRequest struct {
+	// RetentionDays is required: leaving it out must not be taken for keeping events for ever.
 	RetentionDays *int `json:"retention_days"`
 }
 
@@ -61,6 +70,7 @@ func (s *Server) putRetention(c *rest.Request) error {
 	case *days < 1 || *days > maxRetentionDays:
 		return problem.FromFaults(schema.Faults{{Field: "retention_days", Message: fmt.Sprintf("must be an integer from 1 to %d", maxRetentionDays)}})
 	}
+	// The database compares with the bounds, since the operator may change them at the same time.
 	after, err := s.setRetention(c, "account.set_retention", request, days)
 	if errors.Is(err, usage.ErrRetention) {
 		return s.retentionFault(c)
@@ -93,6 +103,7 @@ func (s *Server) deleteRetention(c *rest.Request) error {
 	return nil
 }
 
+// setRetention sets the days, or removes them for nil, and reads what is in force then in the same transaction.
 func (s *Server) setRetention(c *rest.Request, action string, detail any, days *int) (after usage.Retention, err error) {
 	at := s.now().UTC().Truncate(time.Microsecond)
 	err = s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (target string, err error) {

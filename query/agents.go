@@ -10,24 +10,33 @@ import (
 
 // agentReply is an agent in the list.
 type agentReply struct {
-	Name           string    `json:"name"`
-	Events         int64     `json:"events"`
-	Errors         int64     `json:"errors"`
-	UnpricedEvents int64     `json:"unpriced_events"`
+	Name string `json:"name"`
+	// Events counts all events, failed ones included.
+	Events int64 `json:"events"`
+	// Errors are events with the status error.
+	Errors int64 `json:"errors"`
+	// UnpricedEvents cost nothing because no price was known; they make CostUSD too small.
+	UnpricedEvents int64 `json:"unpriced_events"`
+	// RefusedEvents were refused by a cap and are not stored; RefusedCostUSD is what they would have cost.
 	RefusedEvents  int64     `json:"refused_events"`
 	RefusedCostUSD usage.USD `json:"refused_cost_usd"`
-	Sessions       int64     `json:"sessions"`
-	InputTokens    usage.Sum `json:"input_tokens"`
-	OutputTokens   usage.Sum `json:"output_tokens"`
-	CostUSD        usage.USD `json:"cost_usd"`
+	// Sessions are those that overlap the range, implicit ones left out.
+	Sessions int64 `json:"sessions"`
+	// InputTokens and OutputTokens may exceed an int64: JSON shows all their digits.
+	InputTokens  usage.Sum `json:"input_tokens"`
+	OutputTokens usage.Sum `json:"output_tokens"`
+	CostUSD      usage.USD `json:"cost_usd"`
 	usage.Latency
+	// FirstSeen and LastSeen are times of events within the range.
 	FirstSeen usage.Time `json:"first_seen"`
 	LastSeen  usage.Time `json:"last_seen"`
-	Models    []string   `json:"models"`
+	// Models are in the order of the alphabet.
+	Models []string `json:"models"`
 	// Budget is null until the agent has a cap.
 	Budget *budgetReply `json:"budget"`
 }
 
+// newAgentReply leaves the budget to addBudgets, which reads those of a whole page at once.
 func newAgentReply(a *usage.Agent) agentReply {
 	models := a.Models
 	if models == nil {
@@ -54,12 +63,15 @@ func newAgentReply(a *usage.Agent) agentReply {
 // agentPosition is the last agent of a page. It keeps the range of the first page,
 // so that events that arrive meanwhile move no agent from one page to another.
 type agentPosition struct {
-	From    int64  `json:"f"`
-	To      int64  `json:"t"`
+	// From and To are in Unix seconds: a range is widened to whole quarter hours.
+	From int64 `json:"f"`
+	To   int64 `json:"t"`
+	// SortKey is the sorted value in decimal digits: nano-dollars, a count or microseconds, and 0 by name.
 	SortKey string `json:"k"`
 	Name    string `json:"n"`
 }
 
+// valid checks everything that goes into a statement: a cursor is not signed.
 func (p *agentPosition) valid() bool {
 	first, end := usage.AllTime()
 	from, to := time.Unix(p.From, 0), time.Unix(p.To, 0)
@@ -67,6 +79,7 @@ func (p *agentPosition) valid() bool {
 		wholeNumber(p.SortKey) && schema.TextFault(p.Name, schema.MaxNameLength) == ""
 }
 
+// span returns the range of the first page.
 func (p *agentPosition) span() usage.Range {
 	return usage.Range{From: time.Unix(p.From, 0).UTC(), To: time.Unix(p.To, 0).UTC()}
 }
@@ -88,10 +101,12 @@ const agentDays = 30
 func (s *Server) listAgents(c *rest.Request) error {
 	p := c.Params("from", "to", "q", "sort", "order", "limit", "cursor")
 	span := usage.NewRange(p.Span(time.UTC, s.now(), rest.DaysBefore(agentDays)))
+	// Names go up from a; everything else goes down from the most.
 	order := usage.AgentOrder(p.OneOf("sort", string(usage.AgentsByCost), string(usage.AgentsByCost),
 		string(usage.AgentsByEvents), string(usage.AgentsByName), string(usage.AgentsByLastSeen)))
 	limit := p.Limit()
 	q := usage.AgentQuery{Range: span, Text: p.Text("q"), Order: order, Descending: p.Descending(order != usage.AgentsByName), Limit: limit + 1}
+	// From and to of a cursor win over a to that was left out and is now later.
 	if after := rest.ReadCursor(c, p, (*agentPosition).valid); after != nil {
 		q.Range = after.span()
 		q.After = &usage.AgentPosition{SortKey: after.SortKey, Name: after.Name}
@@ -109,6 +124,7 @@ func (s *Server) listAgents(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// The budgets of at most one page, in one more statement.
 	if err := s.addBudgets(c, pointers(page.Data)...); err != nil {
 		return err
 	}
@@ -122,9 +138,12 @@ type usageReply struct {
 	UnpricedEvents int64     `json:"unpriced_events"`
 	InputTokens    usage.Sum `json:"input_tokens"`
 	OutputTokens   usage.Sum `json:"output_tokens"`
-	CacheRead      usage.Sum `json:"cache_read_tokens"`
-	CostUSD        usage.USD `json:"cost_usd"`
+	// CacheRead tokens are a part of InputTokens.
+	CacheRead usage.Sum `json:"cache_read_tokens"`
+	CostUSD   usage.USD `json:"cost_usd"`
+	// Latency is the average and percentiles in milliseconds, null without an event that has a latency.
 	usage.Latency
+	// MaxLatencyMS is exact, where percentiles are of a histogram.
 	MaxLatencyMS *int64 `json:"max_latency_ms"`
 }
 
@@ -142,20 +161,25 @@ func newUsageReply(m *usage.Measures) usageReply {
 	}
 }
 
+// modelReply is the usage of one model; null stands for events without one.
 type modelReply struct {
 	Model *string `json:"model"`
 	usageReply
 }
 
+// dayReply is the usage of one UTC day.
 type dayReply struct {
 	Bucket usage.Time `json:"bucket"`
 	usageReply
 }
 
+// agentDetailReply is one agent. ByModel and Daily each add up to its totals.
 type agentDetailReply struct {
 	agentReply
+	// ByModel has the dearest model first.
 	ByModel []modelReply `json:"by_model"`
-	Daily   []dayReply   `json:"daily"`
+	// Daily is in the order of the days.
+	Daily []dayReply `json:"daily"`
 }
 
 // agent answers what one agent did, by model and by day.
@@ -165,6 +189,7 @@ func (s *Server) agent(c *rest.Request) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
+	// A name that tracking would refuse cannot be one of an agent.
 	name := schema.NormalName(c.Param("name"))
 	if schema.NameFault(name, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "agent")

@@ -13,9 +13,12 @@ import (
 
 // channelPolicy decides which channels this installation can send to, and may.
 type channelPolicy struct {
-	mail     bool
+	// mail is whether the processors can send e-mail.
+	mail bool
+	// webhooks knows which addresses the operator permits; private networks are refused unless allowed.
 	webhooks *webhook.Policy
-	names    webhook.Resolver
+	// names looks up hosts. What a name stands for is checked again when a message is sent.
+	names webhook.Resolver
 }
 
 // needsMail is what is wrong with an e-mail address where no mail server is set up.
@@ -27,6 +30,7 @@ const lookUpTimeout = 5 * time.Second
 // check returns a problem that names every channel that is not permitted. The channels were checked before for what is wrong with
 // them by themselves. It looks names up, so it is called outside of transactions.
 func (p *channelPolicy) check(ctx context.Context, channels []alert.Channel) error {
+	// All look-ups of a request share the time: they hold none of the database's connections meanwhile.
 	ctx, cancel := context.WithTimeout(ctx, lookUpTimeout)
 	defer cancel()
 	var faults schema.Faults

@@ -15,28 +15,37 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
+// tryReply is one try to deliver a message.
 type tryReply struct {
-	Try     int        `json:"try"`
-	At      usage.Time `json:"at"`
-	TookMS  int64      `json:"took_ms"`
-	Outcome string     `json:"outcome"`
-	Status  *int       `json:"status"`
+	// Try counts from 1.
+	Try    int        `json:"try"`
+	At     usage.Time `json:"at"`
+	TookMS int64      `json:"took_ms"`
+	// Outcome is delivered, or why not, a word of a closed list.
+	Outcome string `json:"outcome"`
+	// Status is the HTTP status of the receiver, null when there was none.
+	Status *int `json:"status"`
 }
 
+// messageReply is a message to one channel, with all tries.
 type messageReply struct {
 	// ID is the webhook-id of a webhook.
-	ID         string              `json:"id"`
-	Type       alert.ChannelType   `json:"type"`
-	Address    string              `json:"address"`
-	Message    alert.Type          `json:"message"`
-	Title      string              `json:"title"`
-	Summary    string              `json:"summary"`
-	IncidentID *string             `json:"incident_id"`
-	State      alert.DeliveryState `json:"state"`
-	CreatedAt  usage.Time          `json:"created_at"`
-	NextTryAt  usage.Time          `json:"next_try_at"`
-	FinishedAt usage.Time          `json:"finished_at"`
-	Tries      []tryReply          `json:"tries"`
+	ID   string            `json:"id"`
+	Type alert.ChannelType `json:"type"`
+	// Address is shown without secrets: of a Slack address only the end.
+	Address string     `json:"address"`
+	Message alert.Type `json:"message"`
+	Title   string     `json:"title"`
+	Summary string     `json:"summary"`
+	// IncidentID is null for a test, and for what is not about an incident.
+	IncidentID *string `json:"incident_id"`
+	// State is pending, delivered or failed. A message is tried for a day.
+	State     alert.DeliveryState `json:"state"`
+	CreatedAt usage.Time          `json:"created_at"`
+	// NextTryAt is null unless the message is pending.
+	NextTryAt  usage.Time `json:"next_try_at"`
+	FinishedAt usage.Time `json:"finished_at"`
+	Tries      []tryReply `json:"tries"`
 }
 
 func newMessageReply(d *alert.Delivery) messageReply {
@@ -98,12 +107,14 @@ func (s *Server) listDeliveries(c *rest.Request, rule *schema.ID) error {
 
 // replayDelivery has a message sent again, under the same id.
 func (s *Server) replayDelivery(c *rest.Request, rule *schema.ID) error {
+	// The id of the message is read here and that of the rule by ofRule, since only one of both paths has a rule.
 	id, err := schema.ParseID(alert.DeliveryPrefix, c.Param("delivery"))
 	if err != nil {
 		return alertError(alert.ErrNotFound)
 	}
 	var found []alert.Delivery
 	err = s.administer(c, "delivery.replay", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		// The store looks for a message of this rule: another rule's id in the path finds nothing.
 		store, target := alert.NewStore(tx), id.Text(alert.DeliveryPrefix)
 		if err := store.Replay(ctx, c.Who.AccountID, rule, id, s.now()); err != nil {
 			return target, err
@@ -135,6 +146,7 @@ func (s *Server) testAlert(c *rest.Request, id schema.ID) error {
 	err := s.administer(c, "alert.test", struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		store, now := alert.NewStore(tx), s.now().UTC().Truncate(time.Microsecond)
 		target := id.Text(alert.RulePrefix)
+		// The lock makes two tests at the same time one after the other, so that the second sees the first.
 		rule, err := store.Lock(ctx, c.Who.AccountID, id)
 		if err != nil {
 			return target, err
@@ -166,10 +178,12 @@ func (s *Server) testAlert(c *rest.Request, id schema.ID) error {
 	return c.ReplyStatus(http.StatusAccepted, page)
 }
 
+// channelsBody is the account's own channels as an admin sets them, all at once.
 type channelsBody struct {
 	Channels []channelRequest `json:"channels"`
 }
 
+// channelsReply shows them; secrets only of those that were added by this request.
 type channelsReply struct {
 	Channels []channelReply `json:"channels"`
 }

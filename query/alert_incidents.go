@@ -19,21 +19,28 @@ type toldReply struct {
 	DeliveredAt usage.Time          `json:"delivered_at"`
 }
 
+// incidentReply is a time in which a rule, or a threshold of a cap, was crossed.
 type incidentReply struct {
-	ID         string       `json:"id"`
-	Kind       alert.Kind   `json:"kind"`
-	AlertID    *string      `json:"alert_id"`
-	Name       string       `json:"name"`
-	Metric     alert.Metric `json:"metric"`
-	Agent      *string      `json:"agent"`
-	State      string       `json:"state"`
-	StartedAt  usage.Time   `json:"started_at"`
-	EndedAt    usage.Time   `json:"ended_at"`
-	Value      any          `json:"value"`
-	Peak       any          `json:"peak"`
-	PeakAt     usage.Time   `json:"peak_at"`
-	Summary    string       `json:"summary"`
-	Deliveries []toldReply  `json:"deliveries"`
+	ID string `json:"id"`
+	// Kind is alert for a rule and budget for a cap.
+	Kind alert.Kind `json:"kind"`
+	// AlertID is null for caps.
+	AlertID *string      `json:"alert_id"`
+	Name    string       `json:"name"`
+	Metric  alert.Metric `json:"metric"`
+	// Agent is null where all agents, or the cap of the account, were looked at as one.
+	Agent *string `json:"agent"`
+	// State is firing until EndedAt is set, then resolved.
+	State     string     `json:"state"`
+	StartedAt usage.Time `json:"started_at"`
+	EndedAt   usage.Time `json:"ended_at"`
+	// Value is what began it, Peak what was furthest off, in the unit of Metric; error_rate and budget_used are shares.
+	Value   any        `json:"value"`
+	Peak    any        `json:"peak"`
+	PeakAt  usage.Time `json:"peak_at"`
+	Summary string     `json:"summary"`
+	// Deliveries has the state of each channel; every try is at /v1/alerts/{id}/deliveries.
+	Deliveries []toldReply `json:"deliveries"`
 }
 
 func newIncidentReply(i *alert.Incident, told []alert.Notification) incidentReply {
@@ -66,6 +73,7 @@ func incidentFilter(p *rest.Params) alert.IncidentFilter {
 		if err != nil {
 			p.Faults.Add("alert_id", "must be the id of an alert rule, alr_…")
 		}
+		// An id that cannot be leaves the zero id here, which the fault below keeps from being asked for.
 		f.RuleID = &id
 	}
 	if state := p.OneOf("state", "", "firing", "resolved"); state != "" {
@@ -91,6 +99,7 @@ func (s *Server) listIncidents(c *rest.Request) error {
 		if incidents, err = store.Incidents(ctx, c.Who.AccountID, filter, at.Time, at.ID, limit+1); err != nil {
 			return err
 		}
+		// One statement for all incidents of the page.
 		told, err = store.Notifications(ctx, c.Who.AccountID, incidents)
 		return err
 	})

@@ -16,18 +16,22 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
+// conditionReply is when a rule fires. Value belongs to above, Sensitivity to anomaly.
 type conditionReply struct {
-	Type        alert.Condition `json:"type"`
-	Value       any             `json:"value,omitempty"`
-	Sensitivity *float64        `json:"sensitivity,omitempty"`
+	Type alert.Condition `json:"type"`
+	// Value is a number in the unit of the metric: dollars are written exactly.
+	Value any `json:"value,omitempty"`
+	// Sensitivity is how many usual spreads a value may be off.
+	Sensitivity *float64 `json:"sensitivity,omitempty"`
 }
 
 // channelReply is a channel. Secret is there once, in the answer that made it.
 type channelReply struct {
-	Type   alert.ChannelType `json:"type"`
-	URL    string            `json:"url,omitempty"`
-	To     string            `json:"to,omitempty"`
-	Secret string            `json:"secret,omitempty"`
+	Type alert.ChannelType `json:"type"`
+	// URL is of a webhook or of Slack, To of e-mail; one of both is left out.
+	URL    string `json:"url,omitempty"`
+	To     string `json:"to,omitempty"`
+	Secret string `json:"secret,omitempty"`
 }
 
 func newChannelReplies(channels []alert.Channel) []channelReply {
@@ -42,33 +46,41 @@ func newChannelReplies(channels []alert.Channel) []channelReply {
 	return replies
 }
 
+// alertReply is a rule and how it stands.
 type alertReply struct {
-	ID        string         `json:"id"`
-	Name      string         `json:"name"`
-	Metric    alert.Metric   `json:"metric"`
-	Agent     *string        `json:"agent"`
-	Model     *string        `json:"model"`
-	Provider  *string        `json:"provider"`
+	ID     string       `json:"id"`
+	Name   string       `json:"name"`
+	Metric alert.Metric `json:"metric"`
+	// Agent, Model and Provider narrow what the rule looks at; null does not.
+	Agent    *string `json:"agent"`
+	Model    *string `json:"model"`
+	Provider *string `json:"provider"`
+	// Window is 5m, 15m, 1h or 24h: the time that each check looks back on.
 	Window    string         `json:"window"`
 	Condition conditionReply `json:"condition"`
-	Cooldown  string         `json:"cooldown"`
-	Channels  []channelReply `json:"channels"`
-	Enabled   bool           `json:"enabled"`
+	// Cooldown is how long the rule rests for the same agent after an incident.
+	Cooldown string         `json:"cooldown"`
+	Channels []channelReply `json:"channels"`
+	Enabled  bool           `json:"enabled"`
 	// State is how the rule stood at LastCheckedAt; "disabled" and "pending" are those
 	// of a rule that is not checked, or not yet.
-	State         alert.State `json:"state"`
-	LastValue     any         `json:"last_value"`
-	LastCheckedAt usage.Time  `json:"last_checked_at"`
-	LastDataAt    usage.Time  `json:"last_data_at"`
-	LastFiredAt   usage.Time  `json:"last_fired_at"`
-	CreatedAt     usage.Time  `json:"created_at"`
-	UpdatedAt     usage.Time  `json:"updated_at"`
+	State alert.State `json:"state"`
+	// LastValue is that of the agent or cap that was worst at the last check, null before the first one.
+	LastValue     any        `json:"last_value"`
+	LastCheckedAt usage.Time `json:"last_checked_at"`
+	// LastDataAt is the latest event that a check saw; it may lie long before LastCheckedAt.
+	LastDataAt  usage.Time `json:"last_data_at"`
+	LastFiredAt usage.Time `json:"last_fired_at"`
+	CreatedAt   usage.Time `json:"created_at"`
+	UpdatedAt   usage.Time `json:"updated_at"`
 	// Warning states why nobody is notified by the rule; left out otherwise.
 	Warning string `json:"warning,omitempty"`
 }
 
+// noChannelsWarning is a warning and no error: rules without channels are made to look at their incidents.
 const noChannelsWarning = "The rule has no channels, so nobody is notified; its incidents are listed only. PATCH it with channels."
 
+// newAlertReply takes the zero Status for a rule that was just made.
 func newAlertReply(r *alert.Rule, s alert.Status) alertReply {
 	reply := alertReply{
 		ID: r.ID.Text(alert.RulePrefix), Name: r.Name, Metric: r.Metric, Agent: r.Agent, Model: r.Model, Provider: r.Provider,
@@ -109,6 +121,7 @@ func durationText(d time.Duration) string {
 // ruleOrDelivery names both in one message, since an address may hold the ids of both.
 const ruleOrDelivery = "alert rule or delivery"
 
+// alertError is storeError for what only alerts have.
 func alertError(err error) error {
 	switch {
 	case errors.Is(err, alert.ErrNotFound):
@@ -143,12 +156,14 @@ func (s *Server) listAlerts(c *rest.Request) error {
 		if rules, err = store.Rules(ctx, c.Who.AccountID); err != nil {
 			return err
 		}
+		// The processor keeps statuses apart from the rules that it checks.
 		statuses, err = store.Statuses(ctx, c.Who.AccountID)
 		return err
 	})
 	if err != nil {
 		return alertError(err)
 	}
+	// An account has at most 100 rules: they are all read, and pages are cut here.
 	rules = slices.DeleteFunc(rules, func(r alert.Rule) bool { return after.Passed(r.ID) })
 	return rest.ReplyPage(c, p, limit, rules,
 		func(r *alert.Rule) alertReply { return newAlertReply(r, statuses[r.ID]) },

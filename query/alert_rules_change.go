@@ -21,30 +21,41 @@ import (
 // alertRequest is a rule as a client makes it, or the part of one that is to be
 // changed.
 type alertRequest struct {
-	Name      string            `json:"name"`
-	Metric    alert.Metric      `json:"metric"`
-	Agent     *string           `json:"agent"`
-	Model     *string           `json:"model"`
-	Provider  *string           `json:"provider"`
-	Window    string            `json:"window"`
+	// Name is trimmed and required.
+	Name   string       `json:"name"`
+	Metric alert.Metric `json:"metric"`
+	// Agent, Model and Provider are nil for all; null in a change takes the filter away.
+	Agent    *string `json:"agent"`
+	Model    *string `json:"model"`
+	Provider *string `json:"provider"`
+	// Window is one of 5m, 15m, 1h, 24h.
+	Window string `json:"window"`
+	// Condition is required for a new rule, and with another metric of a rule with a threshold.
 	Condition *conditionRequest `json:"condition"`
-	Cooldown  *string           `json:"cooldown"`
-	Channels  *[]channelRequest `json:"channels"`
-	Enabled   *bool             `json:"enabled"`
+	// Cooldown is in Go's notation, whole seconds. Defaults to alert.DefaultCooldown.
+	Cooldown *string `json:"cooldown"`
+	// Channels are replaced as a whole; nil keeps them, an empty list takes all away.
+	Channels *[]channelRequest `json:"channels"`
+	// Enabled defaults to true.
+	Enabled *bool `json:"enabled"`
 }
 
+// conditionRequest is a condition as a client sets it.
 type conditionRequest struct {
-	Type        alert.Condition `json:"type"`
-	Value       jsontext.Value  `json:"value"`
-	Sensitivity *float64        `json:"sensitivity"`
+	Type alert.Condition `json:"type"`
+	// Value keeps its JSON text, so that dollars are read without a float.
+	Value       jsontext.Value `json:"value"`
+	Sensitivity *float64       `json:"sensitivity"`
 }
 
+// channelRequest has a URL or a To, as Type says.
 type channelRequest struct {
 	Type alert.ChannelType `json:"type"`
 	URL  string            `json:"url"`
 	To   string            `json:"to"`
 }
 
+// channelsOf returns the channels of a request; the field of another type is a fault, not silently dropped.
 func channelsOf(requests []channelRequest, faults *schema.Faults) []alert.Channel {
 	channels := make([]alert.Channel, len(requests))
 	for i, r := range requests {
@@ -89,6 +100,7 @@ func (q *alertRequest) apply(r *alert.Rule) error {
 	if q.Channels != nil {
 		r.Channels = channelsOf(*q.Channels, &faults)
 	}
+	// Check looks at the condition too, and would report it a second time.
 	if !faults.Has("condition") {
 		r.Check(&faults)
 	}
@@ -104,6 +116,7 @@ func trimmed(text *string) *string {
 	return &t
 }
 
+// applyTimes reads window and cooldown.
 func (q *alertRequest) applyTimes(r *alert.Rule, faults *schema.Faults) {
 	var ok bool
 	if r.Window, ok = alert.ParseWindow(q.Window); !ok {
@@ -120,6 +133,7 @@ func (q *alertRequest) applyTimes(r *alert.Rule, faults *schema.Faults) {
 	}
 }
 
+// apply replaces the condition of r as a whole. r.Metric is set before, since it decides the unit of the value.
 func (q *conditionRequest) apply(r *alert.Rule, faults *schema.Faults) {
 	r.Condition, r.Threshold, r.Sensitivity = q.Type, nil, q.Sensitivity
 	if r.Condition == alert.Anomaly && r.Sensitivity == nil {
@@ -143,6 +157,7 @@ func (q *conditionRequest) apply(r *alert.Rule, faults *schema.Faults) {
 		case err != nil:
 			faults.Add(field, err.Error())
 		}
+		// Thresholds are compared as floats of nano-dollars, which are exact up to 9 million dollars.
 		v := float64(nano)
 		r.Threshold = &v
 		return
@@ -183,6 +198,7 @@ func (s *Server) createAlert(c *rest.Request) error {
 	if err := request.apply(&rule); err != nil {
 		return err
 	}
+	// Names are looked up before the transaction: a slow DNS server holds no connection.
 	if err := s.channels.check(c.Ctx(), rule.Channels); err != nil {
 		return err
 	}
@@ -217,11 +233,13 @@ func (s *Server) changeAlert(c *rest.Request, id schema.ID) error {
 	var rule alert.Rule
 	var status alert.Status
 	err = s.usage.Administer(c.Ctx(), c.Who.AccountID, act, func(ctx context.Context, tx pgx.Tx) error {
+		// Sealing encrypts the secrets of webhooks before they are stored.
 		store := alert.NewStore(tx).Sealing(s.secrets)
 		rule, err = store.Lock(ctx, c.Who.AccountID, id)
 		if err != nil {
 			return err
 		}
+		// The body is read over the locked rule, so that two changes at once do not undo each other.
 		if act.Detail, err = s.change(ctx, store, &rule, text); err != nil {
 			return err
 		}

@@ -22,8 +22,11 @@ func (s *Server) hourly(c *rest.Request) error {
 
 // analyticsReply is the response of both.
 type analyticsReply struct {
-	Data   []bucketReply `json:"data"`
-	Totals usageReply    `json:"totals"`
+	// Data has at most 10 000 rows, by time and then by what is grouped by. Empty buckets are filled in unless
+	// fill=false.
+	Data []bucketReply `json:"data"`
+	// Totals is the sum of all buckets.
+	Totals usageReply `json:"totals"`
 	// CompleteUntil is the time up to which everything accepted is in the answer,
 	// null when that is not known.
 	CompleteUntil usage.Time `json:"complete_until"`
@@ -33,6 +36,8 @@ type analyticsReply struct {
 	Timezone string     `json:"timezone"`
 }
 
+// bucketReply is one bucket of one group. A field that is not grouped by is left out; one that is may be null, for
+// events without a model.
 type bucketReply struct {
 	Bucket   usage.Time `json:"bucket"`
 	Agent    *string    `json:"agent,omitempty"`
@@ -44,11 +49,13 @@ type bucketReply struct {
 // groupName is a name to group by; the empty one is null.
 type groupName string
 
+// MarshalJSON is needed because omitempty leaves out a nil pointer, where null is wanted for the empty name.
 func (n groupName) MarshalJSON() ([]byte, error) { return json.Marshal(nonEmpty(string(n))) }
 
 // analytics answers buckets of one unit. A from that is not given is what back
 // makes of the last moment before to.
 func (s *Server) analytics(c *rest.Request, unit usage.Unit, back func(last time.Time) time.Time) error {
+	// Days begin at midnight of timezone, of which each zone has 23, 24 or 25 hours in some.
 	p := c.Params("from", "to", "group_by", "agent", "model", "provider", "timezone", "fill", "format")
 	loc := p.Zone()
 	from, to := p.Span(loc, s.now(), func(to time.Time) time.Time { return back(to.Add(-time.Microsecond).In(loc)) })
@@ -62,6 +69,7 @@ func (s *Server) analytics(c *rest.Request, unit usage.Unit, back func(last time
 		return err
 	}
 	var err error
+	// The bounds are made here and not in SQL, so that the answer and the statement have the same ones.
 	if q.Bounds, err = usage.Buckets(unit, from, to, loc); err != nil {
 		return storeError(err, "bucket")
 	}
@@ -107,6 +115,7 @@ func groupBy(p *rest.Params, q *usage.Question) {
 	}
 }
 
+// newBucketReply makes a row of the database a bucket. Slots count from 1.
 func newBucketReply(q *usage.Question, row *usage.Row) bucketReply {
 	return bucketReply{
 		Bucket:     usage.Time{Time: q.Bounds[row.Slot-1]},
@@ -139,6 +148,7 @@ func replyAnalyticsCSV(c *rest.Request, q *usage.Question, answer *usage.Answer)
 	return w.Send()
 }
 
+// groupHeader returns the columns of the groups, in the order in which CSV.Group writes them.
 func groupHeader(q *usage.Question) (names []string) {
 	if q.ByAgent {
 		names = append(names, "agent")

@@ -9,18 +9,23 @@ import (
 	"github.com/outlayhq/outlay/query/usage"
 )
 
+// summaryReply is what a dashboard shows first.
 type summaryReply struct {
-	From          usage.Time    `json:"from"`
-	To            usage.Time    `json:"to"`
-	Totals        usageReply    `json:"totals"`
-	Previous      periodReply   `json:"previous"`
-	Change        changeReply   `json:"change"`
-	TopAgents     []topReply    `json:"top_agents"`
-	TopModels     []topReply    `json:"top_models"`
+	From   usage.Time `json:"from"`
+	To     usage.Time `json:"to"`
+	Totals usageReply `json:"totals"`
+	// Previous is the time of the same length before From.
+	Previous periodReply `json:"previous"`
+	Change   changeReply `json:"change"`
+	// TopAgents and TopModels have the dearest first.
+	TopAgents []topReply `json:"top_agents"`
+	TopModels []topReply `json:"top_models"`
+	// Month is the running UTC month, whatever From and To are.
 	Month         monthEndReply `json:"month"`
 	CompleteUntil usage.Time    `json:"complete_until"`
 }
 
+// periodReply is a range and its totals.
 type periodReply struct {
 	From   usage.Time `json:"from"`
 	To     usage.Time `json:"to"`
@@ -37,6 +42,7 @@ type changeReply struct {
 	OutputTokens *float64 `json:"output_tokens_percent"`
 }
 
+// topReply has an agent, or a model and its provider.
 type topReply struct {
 	Agent    *string    `json:"agent,omitempty"`
 	Model    *groupName `json:"model,omitempty"`
@@ -44,6 +50,7 @@ type topReply struct {
 	usageReply
 }
 
+// monthEndReply is the month so far, and what it comes to at the pace since its start.
 type monthEndReply struct {
 	Start        usage.Time `json:"start"`
 	End          usage.Time `json:"end"`
@@ -83,6 +90,7 @@ func (s *Server) summary(c *rest.Request) error {
 	})
 }
 
+// newTopReplies keeps the order of the rows.
 func newTopReplies(rows []usage.Row) []topReply {
 	replies := make([]topReply, 0, len(rows))
 	for i := range rows {
@@ -92,6 +100,7 @@ func newTopReplies(rows []usage.Row) []topReply {
 	return replies
 }
 
+// percentChangeOf is percentChange for counts.
 func percentChangeOf(before, after int64) *float64 {
 	b, a := usage.NewSum(before), usage.NewSum(after)
 	return percentChange(&b, &a)

@@ -17,14 +17,18 @@ import (
 
 // keyReply is an API key without its secret.
 type keyReply struct {
-	ID         string          `json:"id"`
-	Name       string          `json:"name"`
-	Hint       string          `json:"hint"`
-	CreatedAt  usage.Time      `json:"created_at"`
-	ExpiresAt  usage.Time      `json:"expires_at"`
-	RevokedAt  usage.Time      `json:"revoked_at"`
-	LastUsedAt usage.Time      `json:"last_used_at"`
-	Scopes     []account.Scope `json:"scopes"`
+	ID   string `json:"id"`
+	Name string `json:"name"`
+	// Hint is the last four characters of the key, by which people recognise it.
+	Hint      string     `json:"hint"`
+	CreatedAt usage.Time `json:"created_at"`
+	// ExpiresAt is null for a key without an end, RevokedAt for one that is good, LastUsedAt for one that was never
+	// used.
+	ExpiresAt  usage.Time `json:"expires_at"`
+	RevokedAt  usage.Time `json:"revoked_at"`
+	LastUsedAt usage.Time `json:"last_used_at"`
+	// Scopes are track, read or both.
+	Scopes []account.Scope `json:"scopes"`
 	// Agents is null for a key that may track all.
 	Agents []string `json:"agents"`
 }
@@ -37,6 +41,7 @@ func newKeyReply(k *account.Key) keyReply {
 	}
 }
 
+// timeOf returns the zero Time, which JSON shows as null, for nil.
 func timeOf(t *time.Time) usage.Time {
 	if t == nil {
 		return usage.Time{}
@@ -47,6 +52,7 @@ func timeOf(t *time.Time) usage.Time {
 // newSecretReply is a key that was just made: the only answer that holds a secret.
 type newSecretReply struct {
 	keyReply
+	// Key begins with outlay_live_. Only its hash is stored.
 	Key string `json:"key"`
 }
 
@@ -64,11 +70,15 @@ func (s *Server) listKeys(c *rest.Request) error {
 	return rest.ReplyPage(c, p, limit, keys, newKeyReply, func(k *account.Key) rest.IDPosition { return rest.IDPosition{ID: k.ID} })
 }
 
+// createKeyRequest is a key as an admin asks for it, and what the audit log shows of it.
 type createKeyRequest struct {
-	Name      string          `json:"name"`
-	ExpiresAt string          `json:"expires_at,omitempty"`
-	Scopes    []account.Scope `json:"scopes"`
-	Agents    []string        `json:"agents"`
+	Name string `json:"name"`
+	// ExpiresAt is an RFC 3339 time ahead. Defaults to no end.
+	ExpiresAt string `json:"expires_at,omitempty"`
+	// Scopes defaults to track.
+	Scopes []account.Scope `json:"scopes"`
+	// Agents are patterns of the agents that the key may track. Defaults to all.
+	Agents []string `json:"agents"`
 }
 
 // parse checks the request, fills in what the audit log shows of it as well, and
@@ -112,6 +122,7 @@ func (s *Server) createKey(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// The secret is made in the transaction and leaves the server only when it is committed.
 	var reply newSecretReply
 	err = s.administer(c, "api_key.create", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (string, error) {
 		key, secret, err := store.CreateKey(ctx, c.Who.AccountID, wanted)
@@ -126,6 +137,7 @@ func (s *Server) createKey(c *rest.Request) error {
 
 type rotateKeyRequest struct {
 	// GraceSeconds is how long the old key goes on working.
+	// Defaults to 0, which ends the old key at once, and is at most maxGrace.
 	GraceSeconds int64 `json:"grace_seconds"`
 }
 

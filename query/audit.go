@@ -14,6 +14,7 @@ import (
 	"github.com/outlayhq/outlay/schema/account"
 )
 
+// auditPrefix begins the ids of acts.
 const auditPrefix schema.Prefix = "aud"
 
 // newAct returns the line of the audit log for an act of the caller. detail is
@@ -65,17 +66,23 @@ func (s *Server) ownAccounts(c *rest.Request) *account.Store {
 	return account.NewStore(s.usage.Once(c.Who.AccountID), s.now)
 }
 
+// actReply is a line of the audit log.
 type actReply struct {
-	ID        string          `json:"id"`
-	At        usage.Time      `json:"at"`
-	UserID    *string         `json:"user_id"`
-	Email     *string         `json:"email"`
-	Issuer    *string         `json:"issuer"`
-	Action    string          `json:"action"`
-	Target    string          `json:"target"`
-	Detail    json.RawMessage `json:"detail"`
-	Address   *string         `json:"address"`
-	RequestID *string         `json:"request_id"`
+	ID string     `json:"id"`
+	At usage.Time `json:"at"`
+	// UserID is null for acts of the operator at the command line, and for failed sign-ins.
+	UserID *string `json:"user_id"`
+	Email  *string `json:"email"`
+	// Issuer is the identity provider of the user, null for a user with a password.
+	Issuer *string `json:"issuer"`
+	Action string  `json:"action"`
+	// Target is the id or name of what it was done to.
+	Target string `json:"target"`
+	// Detail is what was asked for, without secrets.
+	Detail  json.RawMessage `json:"detail"`
+	Address *string         `json:"address"`
+	// RequestID is X-Request-Id of the response, which the log of the server has too.
+	RequestID *string `json:"request_id"`
 }
 
 func newActReply(a *usage.Act) actReply {

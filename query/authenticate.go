@@ -18,6 +18,7 @@ func (s *Server) allow(need account.Role, h handler) handler {
 	return s.allowCounted(need, s.countRead, h)
 }
 
+// allowCounted counts before it compares the role, so that requests that are refused cost the account as well.
 func (s *Server) allowCounted(need account.Role, count handler, h handler) handler {
 	return func(c *rest.Request) error {
 		who, err := s.authenticate(c)
@@ -35,6 +36,7 @@ func (s *Server) allowCounted(need account.Role, count handler, h handler) handl
 	}
 }
 
+// The refusals of those who are not let in. None of them says why a token is not good: that is in the debug log.
 var (
 	errNoToken = problem.New(problem.Unauthorized,
 		"Send the token of POST /v1/auth/login in the header Authorization: Bearer <token>.")
@@ -46,9 +48,11 @@ var (
 		"The token is not valid or has expired. Sign in again, or send a refresh token to POST /v1/auth/refresh.")
 )
 
+// authenticate returns who asks, by a token of ours, of an identity provider, or an API key.
 func (s *Server) authenticate(c *rest.Request) (auth.Principal, error) {
 	r := c.Request
 	credentials := r.Header.Values("Authorization")
+	// A proxy might look at another one of several headers.
 	if len(credentials) != 1 {
 		return auth.Principal{}, errNoToken
 	}
@@ -59,6 +63,7 @@ func (s *Server) authenticate(c *rest.Request) (auth.Principal, error) {
 	if strings.HasPrefix(token, account.KeyPrefix) {
 		return s.authenticateKey(c, token)
 	}
+	// First the token by itself, mostly from memory; then whether its user and sign-in still stand.
 	who, err := s.verifier.Verify(r.Context(), token)
 	if err != nil {
 		s.log.DebugContext(r.Context(), "token refused", "error", err)
@@ -77,6 +82,7 @@ func (s *Server) authenticateKey(c *rest.Request, secret string) (auth.Principal
 	if !ok {
 		return auth.Principal{}, errAPIKey
 	}
+	// c gives the client's network, which the look-ups of unknown keys are counted by.
 	key, ok, err := s.apiKeys.Lookup(c.Ctx(), hash, c)
 	switch method := c.Request.Method; {
 	case errors.Is(err, account.ErrTooManyLookups):
@@ -90,6 +96,7 @@ func (s *Server) authenticateKey(c *rest.Request, secret string) (auth.Principal
 		return auth.Principal{}, fmt.Errorf("look the api key up: %w", err)
 	case !ok:
 		return auth.Principal{}, errAPIKey
+	// Last, so that only who has a good key learns that keys cannot change anything.
 	case method != http.MethodGet && method != http.MethodHead:
 		return auth.Principal{}, errKeyReads
 	}

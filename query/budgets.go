@@ -16,27 +16,37 @@ import (
 // budgetReply is a cap and where it stands.
 type budgetReply struct {
 	// Agent is null for the cap of the whole account.
-	Agent        *string           `json:"agent"`
-	LimitUSD     schema.NanoUSD    `json:"limit_usd"`
-	SpentUSD     usage.USD         `json:"spent_usd"`
-	RemainingUSD schema.NanoUSD    `json:"remaining_usd"`
-	Used         float64           `json:"used"`
-	Period       budget.Period     `json:"period"`
-	Timezone     string            `json:"timezone"`
-	AlertAt      []float64         `json:"alert_at"`
-	OnUnpriced   budget.OnUnpriced `json:"on_unpriced"`
+	Agent *string `json:"agent"`
+	// LimitUSD is reached when spend is equal to it: the event that crosses it is recorded, the next one is refused.
+	LimitUSD schema.NanoUSD `json:"limit_usd"`
+	// SpentUSD is the cost of the stored events that arrived in the period since its last reset.
+	SpentUSD usage.USD `json:"spent_usd"`
+	// RemainingUSD is never negative, Used is rounded down to four decimals: 1 or more means reached.
+	RemainingUSD schema.NanoUSD `json:"remaining_usd"`
+	Used         float64        `json:"used"`
+	// Period begins at midnight in Timezone; weeks begin on Monday, total never begins anew.
+	Period   budget.Period `json:"period"`
+	Timezone string        `json:"timezone"`
+	// AlertAt are shares of the limit that are worth a message.
+	AlertAt []float64 `json:"alert_at"`
+	// OnUnpriced is whether an event without a known price is recorded at cost 0 or refused.
+	OnUnpriced budget.OnUnpriced `json:"on_unpriced"`
 	// PeriodStart and ResetsAt are null for a cap that never starts anew.
-	PeriodStart    usage.Time  `json:"period_start"`
-	ResetsAt       usage.Time  `json:"resets_at"`
-	ResetAt        *usage.Time `json:"reset_at,omitempty"`
-	ResetBy        *string     `json:"reset_by,omitempty"`
-	ProjectedUSD   *usage.USD  `json:"projected_usd"`
-	RefusedEvents  int64       `json:"refused_events"`
-	RefusedCostUSD usage.USD   `json:"refused_cost_usd"`
-	CreatedAt      usage.Time  `json:"created_at"`
-	UpdatedAt      usage.Time  `json:"updated_at"`
+	PeriodStart usage.Time `json:"period_start"`
+	ResetsAt    usage.Time `json:"resets_at"`
+	// ResetAt and ResetBy are of the last reset in this period, and left out without one.
+	ResetAt *usage.Time `json:"reset_at,omitempty"`
+	ResetBy *string     `json:"reset_by,omitempty"`
+	// ProjectedUSD is the spend at the end of the period at the pace since its start or reset, null for total.
+	ProjectedUSD *usage.USD `json:"projected_usd"`
+	// RefusedEvents were refused in the period; RefusedCostUSD is what they would have cost.
+	RefusedEvents  int64      `json:"refused_events"`
+	RefusedCostUSD usage.USD  `json:"refused_cost_usd"`
+	CreatedAt      usage.Time `json:"created_at"`
+	UpdatedAt      usage.Time `json:"updated_at"`
 }
 
+// newBudgetReply computes nothing: the store has found the window that holds now.
 func newBudgetReply(b *usage.Cap) budgetReply {
 	reply := budgetReply{
 		Agent: nonEmpty(b.Agent), LimitUSD: b.Limit, SpentUSD: usage.USDOf(b.State.Spent), RemainingUSD: b.Remaining(), Used: b.Used(),
@@ -58,6 +68,7 @@ func newBudgetReply(b *usage.Cap) budgetReply {
 // account for the empty name.
 type budgetHandler func(c *rest.Request, scope budget.Scope) error
 
+// ofAccount serves the cap of the whole account with the handler of an agent's.
 func ofAccount(h budgetHandler) handler {
 	return func(c *rest.Request) error { return h(c, budget.Scope{AccountID: c.Who.AccountID}) }
 }
@@ -73,6 +84,7 @@ func ofAgent(h budgetHandler) handler {
 		case message == "":
 			return h(c, budget.Scope{AccountID: c.Who.AccountID, Agent: name})
 		}
+		// Only PUT could make such a budget; for the other methods it does not exist.
 		if c.Request.Method == http.MethodPut {
 			return problem.FromFaults(schema.Faults{{Field: "name", Message: message}})
 		}
@@ -82,6 +94,7 @@ func ofAgent(h budgetHandler) handler {
 
 var errNoBudget = problem.New(problem.NotFound, "There is no such budget in this account. PUT sets one.")
 
+// budgetError is storeError with the hint that PUT sets a budget.
 func budgetError(err error) error {
 	if errors.Is(err, usage.ErrNotFound) || errors.Is(err, budget.ErrNotFound) {
 		return errNoBudget
@@ -124,6 +137,7 @@ func (s *Server) listBudgets(c *rest.Request) error {
 	return rest.ReplyPage(c, p, limit, budgets, newBudgetReply, func(b *usage.Cap) budgetPosition { return budgetPosition{b.Agent} })
 }
 
+// pointers returns the addresses of the items of a page, to fill in.
 func pointers[T any](values []T) []*T {
 	list := make([]*T, len(values))
 	for i := range values {
@@ -137,6 +151,7 @@ func (s *Server) addBudgets(c *rest.Request, replies ...*agentReply) error {
 	if len(replies) == 0 {
 		return nil
 	}
+	// One statement for the caps of the whole page.
 	names := make([]string, len(replies))
 	for i, r := range replies {
 		names[i] = r.Name

@@ -17,10 +17,15 @@ import (
 
 // budgetRequest is a cap as a client sets it.
 type budgetRequest struct {
-	LimitUSD   jsontext.Value    `json:"limit_usd"`
-	Period     budget.Period     `json:"period"`
-	AlertAt    []float64         `json:"alert_at"`
-	Timezone   string            `json:"timezone"`
+	// LimitUSD keeps its JSON text; see parseLimit. Required.
+	LimitUSD jsontext.Value `json:"limit_usd"`
+	// Period is day, week, month or total. Required.
+	Period budget.Period `json:"period"`
+	// AlertAt is sorted, and what is there twice taken once. Defaults to none.
+	AlertAt []float64 `json:"alert_at"`
+	// Timezone is an IANA name. Defaults to UTC.
+	Timezone string `json:"timezone"`
+	// OnUnpriced defaults to allow.
 	OnUnpriced budget.OnUnpriced `json:"on_unpriced"`
 }
 
@@ -97,6 +102,7 @@ func (s *Server) resetBudget(c *rest.Request, scope budget.Scope) error {
 		return err
 	}
 	return s.changeBudget(c, "budget.reset", scope, struct{}{}, func(ctx context.Context, store *budget.Store) error {
+		// The period comes from the stored cap, since it may have been changed a moment ago.
 		b, err := store.Get(ctx, scope)
 		if err != nil {
 			return err
@@ -111,6 +117,8 @@ func (s *Server) changeBudget(
 ) error {
 	var after usage.Cap
 	err := s.administer(c, action, detail, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		// The state is read in the transaction of the change, so that the response shows that change and no later
+		// one.
 		if err := change(ctx, budget.NewStore(tx)); err != nil {
 			return "", err
 		}

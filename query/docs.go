@@ -18,6 +18,7 @@ func (s *Server) docsPage(c *rest.Request) error {
 	return nil
 }
 
+// docsStyle answers the style sheet of the page: the policy forbids styles within it.
 func (s *Server) docsStyle(c *rest.Request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "text/css; charset=utf-8", docs.Style())

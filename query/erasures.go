@@ -22,6 +22,7 @@ func (s *Server) eraseSession(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// Nothing is erased of a session that is not there: the job would find out minutes later.
 	if _, err := s.usage.Session(c.Ctx(), c.Who.AccountID, id, nil, 1); err != nil {
 		return storeError(err, "session")
 	}
@@ -50,6 +51,7 @@ func (s *Server) askErasure(
 ) error {
 	var asked job.Job
 	err := s.administer(c, action, struct{}{}, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		// The job and the line of the audit log are committed together: none is without the other.
 		jobs := job.NewStore(tx)
 		id, err := jobs.Add(ctx, job.New{AccountID: c.Who.AccountID, Args: args, By: &c.Who.UserID, At: s.now().UTC().Truncate(time.Microsecond)})
 		if err != nil {

@@ -34,6 +34,7 @@ func (s *Server) adapt(h handler) gin.HandlerFunc {
 			// Half an answer is worse than a broken connection.
 			panic(http.ErrAbortHandler)
 		}
+		// A body that nobody read would keep the connection from being used again.
 		httpserver.DiscardBody(g.Request)
 		problem.Write(g.Writer, rest.RequestID(g), err)
 	}
@@ -46,6 +47,7 @@ func (s *Server) report(g *gin.Context, err error) {
 		return
 	}
 	ctx := g.Request.Context()
+	// Nobody is there to get the response, and operators have nothing to do.
 	if ctx.Err() != nil {
 		s.log.DebugContext(ctx, "client went away", "route", g.FullPath(), "error", err)
 		return
@@ -75,8 +77,10 @@ func (s *Server) rescue(c *gin.Context) {
 	c.Next()
 }
 
+// errPanicked is answered as an internal error; what the panic said stays in the log.
 var errPanicked = errors.New("panicked")
 
+// notThere is the same for what never existed and for what belongs to another account.
 func notThere(what string) error {
 	return problem.New(problem.NotFound, "There is no such "+what+" in this account.")
 }
@@ -87,8 +91,10 @@ func storeError(err error, what string) error {
 	case errors.Is(err, usage.ErrNotFound), errors.Is(err, account.ErrNotFound), errors.Is(err, job.ErrNotFound),
 		errors.Is(err, report.ErrNotFound), errors.Is(err, tariff.ErrNotFound):
 		return notThere(what)
+	// It is a fault of the range, which is what a client can change most easily.
 	case errors.Is(err, usage.ErrTooManyRows):
 		return problem.FromFaults(schema.Faults{{Field: "from", Message: "gives more than 10000 rows: narrow from and to, group by less, filter, or send fill=false"}})
+	// The same question may be answered in time when less is going on, hence Retry-After.
 	case errors.Is(err, usage.ErrTimeout):
 		return &problem.Problem{
 			Code: problem.Internal, RetryAfter: 5 * time.Second,

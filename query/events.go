@@ -17,6 +17,7 @@ func eventFilters(more ...string) []string {
 }
 
 func eventFilter(p *rest.Params) usage.EventFilter {
+	// Events have times up to five minutes ahead, so a list without "to" ends with the last year that is taken, and not now.
 	_, end := usage.AllTime()
 	f := usage.EventFilter{
 		Agent:    p.Text("agent"),
@@ -68,6 +69,7 @@ func (s *Server) listEvents(c *rest.Request) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
+	// One more than asked for tells whether there is another page.
 	events, err := s.usage.Events(c.Ctx(), c.Who.AccountID, &filter, after.Place(filter.To), limit+1)
 	if err != nil {
 		return storeError(err, "event")

@@ -50,10 +50,13 @@ func (s *Server) exportEvents(c *rest.Request) error {
 		if err := sendPage(c, out, events); err != nil {
 			return err
 		}
+		// A short page is the last one.
 		if len(events) < exportPage {
 			return nil
 		}
 		last := &events[len(events)-1]
+		// Each page begins behind the last event: what arrives meanwhile at the top is not in the export, and nothing
+		// comes twice.
 		position = usage.Position{Time: last.Timestamp.Time, ID: [16]byte(last.EventID)}
 		if events, err = s.usage.Events(c.Ctx(), c.Who.AccountID, &filter, position, exportPage); err != nil {
 			return err
@@ -73,10 +76,12 @@ func sendPage(c *rest.Request, out exporter, events []usage.Event) error {
 	if err := out.flush(); err != nil {
 		return fmt.Errorf("export events: %w", err)
 	}
+	// The page goes out before the next one is read, so that memory holds one page.
 	c.Writer.Flush()
 	return c.Ctx().Err()
 }
 
+// newExporter begins the response. Formats have the same events, in the same order.
 func (s *Server) newExporter(c *rest.Request, format string) (exporter, error) {
 	switch format {
 	case "ndjson":
@@ -118,6 +123,7 @@ func (x *ndjsonExporter) flush() error {
 // csvExporter writes every field of an event as a column.
 type csvExporter struct{ *rest.CSV }
 
+// csvEventHeader has the names that JSON has.
 func csvEventHeader() []string {
 	return []string{
 		"event_id", "timestamp", "received_at", "agent", "model", "provider", "session_id", "session_implicit",
@@ -147,6 +153,7 @@ func (x *csvExporter) event(e *usage.Event) {
 	x.EndLine()
 }
 
+// parentOf returns the id of the step that caused the event, empty without one.
 func parentOf(e *usage.Event) string {
 	if e.ParentEventID == nil {
 		return ""

@@ -15,6 +15,7 @@ import (
 // price times quantity is the cost to the nano-dollar; tokens are what is consumed.
 type focusExporter struct {
 	*rest.CSV
+	// accountID and accountName are the same in every row.
 	accountID, accountName string
 }
 
@@ -24,6 +25,8 @@ func newFocusExporter(c *rest.Request, accountName string) *focusExporter {
 	}
 }
 
+// focusHeader has the columns in the order in which event writes their values. Those that begin with x_ are ours, as
+// FOCUS asks of what it does not know.
 func focusHeader() []string {
 	return []string{
 		"BilledCost", "BillingAccountId", "BillingAccountName", "BillingCurrency", "BillingPeriodEnd", "BillingPeriodStart",
@@ -36,6 +39,8 @@ func focusHeader() []string {
 	}
 }
 
+// event writes a row. The billing period is the UTC month of the event, the charge period its second, the shortest
+// that FOCUS has.
 func (x *focusExporter) event(e *usage.Event) {
 	cost, at := e.CostUSD.String(), e.Timestamp.Time
 	month := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
@@ -84,12 +89,14 @@ func (x *focusExporter) event(e *usage.Event) {
 
 func (x *focusExporter) flush() error { return x.Send() }
 
+// times adds times in the order given: FOCUS has ends before starts, since its columns are sorted by name.
 func (x *focusExporter) times(times ...time.Time) {
 	for _, t := range times {
 		x.Text(usage.Time{Time: t}.String())
 	}
 }
 
+// focusName returns a name or, where FOCUS does not allow an empty column, otherwise.
 func focusName(name *string, otherwise string) string {
 	if name == nil {
 		return otherwise

@@ -12,13 +12,15 @@ const maxIntegrityHours = 90 * 24
 
 // integrityReply compares what was accepted with what became of it.
 type integrityReply struct {
-	From          usage.Time        `json:"from"`
-	To            usage.Time        `json:"to"`
+	From usage.Time `json:"from"`
+	To   usage.Time `json:"to"`
+	// Data has the hours in which something arrived.
 	Data          []intakeHourReply `json:"data"`
 	Totals        intakeReply       `json:"totals"`
 	CompleteUntil usage.Time        `json:"complete_until"`
 }
 
+// intakeHourReply is one hour of arrival in UTC.
 type intakeHourReply struct {
 	Hour usage.Time `json:"hour"`
 	// Complete says that nothing more can come to the hour.
@@ -26,14 +28,19 @@ type intakeHourReply struct {
 	intakeReply
 }
 
+// intakeReply adds up: Accepted is the sum of the next four and of Difference, which is 0 when nothing is missing.
 type intakeReply struct {
-	Accepted     int64  `json:"accepted"`
-	Stored       int64  `json:"stored"`
-	Duplicates   int64  `json:"duplicates"`
-	DeadLettered int64  `json:"dead_lettered"`
-	RefusedLate  int64  `json:"refused_late"`
-	Found        *int64 `json:"found"`
-	Difference   int64  `json:"difference"`
+	// Accepted counts records taken from Kafka.
+	Accepted int64 `json:"accepted"`
+	Stored   int64 `json:"stored"`
+	// Duplicates had an idempotency key that was stored already.
+	Duplicates   int64 `json:"duplicates"`
+	DeadLettered int64 `json:"dead_lettered"`
+	// RefusedLate were refused by a cap after their replica was cut off; their clients got 500.
+	RefusedLate int64 `json:"refused_late"`
+	// Found are stored events that are there now, null unless verify=true asked for counting them.
+	Found      *int64 `json:"found"`
+	Difference int64  `json:"difference"`
 }
 
 func newIntakeReply(i *usage.Intake) intakeReply {
@@ -47,6 +54,7 @@ func (s *Server) integrity(c *rest.Request) error {
 	from, to := p.Span(time.UTC, s.now(), rest.DaysBefore(1))
 	verify := p.Flag("verify", false)
 	from, to = from.Truncate(time.Hour), to.Add(time.Hour-time.Microsecond).Truncate(time.Hour)
+	// Counting them reads the events themselves.
 	if to.Sub(from) > maxIntegrityHours*time.Hour {
 		p.Faults.Add("from", "must be at most 90 days before to")
 	}
@@ -61,6 +69,7 @@ func (s *Server) integrity(c *rest.Request) error {
 		From: usage.Time{Time: from.UTC()}, To: usage.Time{Time: to.UTC()}, Data: make([]intakeHourReply, 0, len(hours)), CompleteUntil: until,
 	}
 	var found int64
+	// A total without one hour would look like a loss.
 	allFound := verify
 	for i := range hours {
 		h := &hours[i]

@@ -11,20 +11,27 @@ import (
 
 // jobReply is a job as those who asked for it look at it.
 type jobReply struct {
-	ID         string          `json:"id"`
-	Kind       string          `json:"kind"`
-	State      job.State       `json:"state"`
-	Attempt    int             `json:"attempt"`
-	Done       int64           `json:"done"`
-	Total      *int64          `json:"total"`
-	WaitingFor *string         `json:"waiting_for"`
-	Args       json.RawMessage `json:"args"`
-	Error      *string         `json:"error"`
-	Result     json.RawMessage `json:"result"`
-	CreatedBy  *string         `json:"created_by"`
-	CreatedAt  usage.Time      `json:"created_at"`
-	StartedAt  usage.Time      `json:"started_at"`
-	FinishedAt usage.Time      `json:"finished_at"`
+	ID string `json:"id"`
+	// Kind is such as report, reprice or erase.
+	Kind string `json:"kind"`
+	// State is queued, running, done or failed. A try that did not succeed is queued again, with Error.
+	State job.State `json:"state"`
+	// Attempt counts tries from 1.
+	Attempt int `json:"attempt"`
+	// Done and Total are in the unit of the kind, such as events; Total is null while it is not known.
+	Done  int64  `json:"done"`
+	Total *int64 `json:"total"`
+	// WaitingFor is what the running try waits for, null when it does not wait.
+	WaitingFor *string `json:"waiting_for"`
+	// Args and Result are the kind's own objects; Result is null before the end.
+	Args   json.RawMessage `json:"args"`
+	Error  *string         `json:"error"`
+	Result json.RawMessage `json:"result"`
+	// CreatedBy is null for a job of a schedule.
+	CreatedBy  *string    `json:"created_by"`
+	CreatedAt  usage.Time `json:"created_at"`
+	StartedAt  usage.Time `json:"started_at"`
+	FinishedAt usage.Time `json:"finished_at"`
 }
 
 func newJobReply(j *job.Job) jobReply {

@@ -91,6 +91,7 @@ func (s *Server) countUrgent(c *rest.Request) error {
 	return s.count(c, string(c.Who.AccountID[:])+string(c.Who.UserID[:]))
 }
 
+// count sets the headers of the limit on every response, refused or not, so that clients can slow down before.
 func (s *Server) count(c *rest.Request, name string) error {
 	state := s.reads.take(name, s.limits.of(c.Who.Plan))
 	setRateHeaders(c.Writer.Header(), &state)
@@ -98,6 +99,7 @@ func (s *Server) count(c *rest.Request, name string) error {
 		return nil
 	}
 	s.metrics.limited.WithLabelValues(limitReads).Inc()
+	// It was counted as well, and changes nothing: the minute ends at the same time.
 	return &problem.Problem{
 		Code: problem.RateLimited, RetryAfter: state.wait,
 		Detail: fmt.Sprintf("The plan of the account allows %d requests a minute besides tracking. Ask again after the seconds in Retry-After.", state.limit),
@@ -146,6 +148,7 @@ func (s *Server) inTurn(t *turns, h handler) handler {
 	}
 }
 
+// errNoTurn is answered 429: the account's own requests are in the way, nobody else's.
 var errNoTurn = errors.New("too many requests at once")
 
 // turns bound how many requests of each sender are answered at once. It is safe for concurrent use.
@@ -163,6 +166,7 @@ type turn struct {
 	users int
 }
 
+// newTurns returns turns that let atOnce requests of each sender through.
 func newTurns(atOnce int) *turns { return &turns{atOnce: atOnce, senders: map[string]*turn{}} }
 
 // enter waits for a turn of the sender, and returns what ends it. The error is errNoTurn or that of ctx.
@@ -174,6 +178,7 @@ func (t *turns) enter(ctx context.Context, name string) (leave func(), err error
 	timeout := time.NewTimer(turnTimeout)
 	defer timeout.Stop()
 	select {
+	// A free place is taken at once; waiting requests get theirs in the order in which they came.
 	case mine.taken <- struct{}{}:
 		return func() {
 			<-mine.taken
@@ -197,6 +202,7 @@ func (t *turns) join(name string) (*turn, error) {
 		mine = &turn{taken: make(chan struct{}, t.atOnce)}
 		t.senders[name] = mine
 	}
+	// Those that wait hold memory and a connection of the client, so they are bounded as well.
 	if mine.users >= t.atOnce*(1+waitersPerTurn) {
 		return nil, errNoTurn
 	}

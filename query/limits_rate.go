@@ -10,6 +10,7 @@ import (
 // in memory and whole minutes of the clock: each replica has its own. It is safe for concurrent
 // use.
 type rateLimit struct {
+	// now is the server's clock; tests have their own.
 	now func() time.Time
 
 	mu     sync.Mutex

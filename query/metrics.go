@@ -15,16 +15,20 @@ import (
 // come from a closed list.
 type metrics struct {
 	requests *prometheus.CounterVec
+	// duration is by route only: a series for each code as well would be fourteen times as many.
 	duration *prometheus.HistogramVec
-	signIns  *prometheus.CounterVec
+	// signIns counts passwords; tokens of identity providers are federatedTokens.
+	signIns *prometheus.CounterVec
 	// refreshes that were reused are refresh tokens in two hands.
 	refreshes *prometheus.CounterVec
-	tokens    *prometheus.CounterVec
+	// tokens shows by its outcomes how many signatures were checked and how many remembered.
+	tokens *prometheus.CounterVec
 	// federatedTokens and keyFetches are about outside identity providers.
 	federatedTokens *prometheus.CounterVec
 	keyFetches      *prometheus.CounterVec
-	auditDropped    prometheus.Counter
-	limited         *prometheus.CounterVec
+	// auditDropped is above 0 when somebody guesses faster than the database writes.
+	auditDropped prometheus.Counter
+	limited      *prometheus.CounterVec
 	// refusedKeyLookups are of networks that sent many API keys that are not good.
 	refusedKeyLookups prometheus.Counter
 }

@@ -23,13 +23,17 @@ import (
 
 // overrideReply is a price of an account's own.
 type overrideReply struct {
-	ID       string  `json:"id"`
-	Match    string  `json:"match"`
+	ID string `json:"id"`
+	// Match is a model's name, or a pattern in which each * stands for any text.
+	Match string `json:"match"`
+	// Provider is null for a price that holds with any provider.
 	Provider *string `json:"provider"`
 	ratesReply
+	// From is the first instant, null for a price since ever.
 	From      usage.Time `json:"from"`
 	CreatedAt usage.Time `json:"created_at"`
-	CreatedBy *string    `json:"created_by"`
+	// CreatedBy is null for the command line.
+	CreatedBy *string `json:"created_by"`
 }
 
 func newOverrideReply(o *tariff.Override) overrideReply {
@@ -51,10 +55,12 @@ type overridePosition struct {
 	From int64 `json:"f"`
 }
 
+// overridePlace returns where a price stands in the list.
 func overridePlace(o *tariff.Override) overridePosition {
 	return overridePosition{o.Match, o.Provider, o.From.UnixMicro()}
 }
 
+// compare orders by bytes, which is the same on every database.
 func (p overridePosition) compare(q overridePosition) int {
 	return cmp.Or(cmp.Compare(p.Match, q.Match), cmp.Compare(p.Provider, q.Provider), cmp.Compare(p.From, q.From))
 }
@@ -66,6 +72,7 @@ func (s *Server) listOverrides(c *rest.Request) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
+	// At most maxOverrides: they are all read, and the page is cut here.
 	own, err := s.overrides(c)
 	if err != nil {
 		return storeError(err, "price override")
@@ -79,15 +86,18 @@ func (s *Server) listOverrides(c *rest.Request) error {
 // overrideRequest is a price as a client sets it. Amounts keep their JSON text, so that
 // no float comes near them.
 type overrideRequest struct {
-	Match        string         `json:"match"`
-	Provider     string         `json:"provider"`
+	// Match and Provider are normalised as tracking normalises names.
+	Match    string `json:"match"`
+	Provider string `json:"provider"`
+	// Rates are US dollars for a million tokens, up to six decimals. One that is left out is derived from the others.
 	Input        jsontext.Value `json:"input_usd_per_mtok"`
 	Output       jsontext.Value `json:"output_usd_per_mtok"`
 	CacheRead    jsontext.Value `json:"cache_read_usd_per_mtok"`
 	CacheWrite   jsontext.Value `json:"cache_write_usd_per_mtok"`
 	CacheWrite1h jsontext.Value `json:"cache_write_1h_usd_per_mtok"`
 	Reasoning    jsontext.Value `json:"reasoning_usd_per_mtok"`
-	From         string         `json:"from"`
+	// From is an RFC 3339 time or a date in UTC. Left out, the price holds since ever.
+	From string `json:"from"`
 }
 
 // parse returns the price that is asked for, all of it but who asks.
@@ -105,6 +115,7 @@ func (r *overrideRequest) parse() (tariff.Override, error) {
 		Reasoning:    parseRate("reasoning_usd_per_mtok", r.Reasoning, &faults),
 	}
 	o.From = parseFrom(r.From, &faults)
+	// A rate that could not be read is nil now; that it is required would be a second message about one mistake.
 	for _, fault := range o.Check() {
 		if !faults.Has(fault.Field) {
 			faults = append(faults, fault)
@@ -163,6 +174,7 @@ func (s *Server) createOverride(c *rest.Request) error {
 	}
 	now := s.now().UTC().Truncate(time.Microsecond)
 	o.ID, o.AccountID, o.CreatedAt, o.CreatedBy = schema.NewID(now), c.Who.AccountID, now, &c.Who.UserID
+	// The reply is the detail of the audit log as well: it holds no secret.
 	reply := newOverrideReply(&o)
 	err = s.administer(c, "price_override.create", reply, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		store := tariff.NewStore(tx)
@@ -170,6 +182,7 @@ func (s *Server) createOverride(c *rest.Request) error {
 		if err != nil {
 			return "", err
 		}
+		// Two requests at once may pass it together; the bound is for speed, and one more does not matter.
 		if len(own) >= maxOverrides {
 			return "", errTooManyOverrides
 		}

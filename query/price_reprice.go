@@ -16,11 +16,15 @@ import (
 	"github.com/outlayhq/outlay/schema/reprice"
 )
 
+// repriceRequest is which events are to get the prices of now.
 type repriceRequest struct {
-	From   string  `json:"from"`
-	To     string  `json:"to"`
-	Model  *string `json:"model"`
-	DryRun bool    `json:"dry_run"`
+	// From and To are required: all events of ever would be repriced by mistake.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Model is as it was tracked; nil is all.
+	Model *string `json:"model"`
+	// DryRun computes the differences and changes nothing.
+	DryRun bool `json:"dry_run"`
 }
 
 // parse returns what is asked for.
@@ -37,6 +41,7 @@ func (q *repriceRequest) parse() (reprice.Request, error) {
 	return r, rest.Invalid(faults)
 }
 
+// repriceTime reads a bound, in microseconds as the database keeps times.
 func repriceTime(field, text string, faults *schema.Faults) time.Time {
 	return reportTime(field, text, time.UTC, faults).UTC().Truncate(time.Microsecond)
 }
@@ -54,6 +59,7 @@ func (s *Server) reprice(c *rest.Request) error {
 	var asked job.Job
 	err = s.administer(c, "price.reprice", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		id, err := reprice.NewStore(tx).Ask(ctx, reprice.New{
+			// The price book is pinned with the job: what is published while it runs does not split the result.
 			Request: wanted, AccountID: c.Who.AccountID, Book: s.prices(), By: &c.Who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
 		})
 		if err != nil {
@@ -62,6 +68,7 @@ func (s *Server) reprice(c *rest.Request) error {
 		asked, err = job.NewStore(tx).Get(ctx, c.Who.AccountID, id)
 		return id.Text(job.Prefix), err
 	})
+	// Two jobs over the same events would each undo what the other one counts on.
 	if running := new(reprice.RunningError); errors.As(err, &running) {
 		id := running.JobID.Text(job.Prefix)
 		c.Header("Location", "/v1/jobs/"+id)

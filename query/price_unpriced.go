@@ -10,15 +10,20 @@ import (
 
 // unpricedReply is a model that no price is known of.
 type unpricedReply struct {
-	Provider     *string    `json:"provider"`
-	Model        *string    `json:"model"`
-	Events       int64      `json:"events"`
-	InputTokens  usage.Sum  `json:"input_tokens"`
-	OutputTokens usage.Sum  `json:"output_tokens"`
-	Agents       []string   `json:"agents"`
-	LastSeen     usage.Time `json:"last_seen"`
+	// Provider is null when the client named none and the model gave none away; Model for calls with tokens and
+	// without a model.
+	Provider *string `json:"provider"`
+	Model    *string `json:"model"`
+	// Events are calls that could not be priced, the tokens are theirs.
+	Events       int64     `json:"events"`
+	InputTokens  usage.Sum `json:"input_tokens"`
+	OutputTokens usage.Sum `json:"output_tokens"`
+	Agents       []string  `json:"agents"`
+	// LastSeen is the latest of these calls.
+	LastSeen usage.Time `json:"last_seen"`
 }
 
+// newUnpricedReply shows empty names as null.
 func newUnpricedReply(m *usage.UnpricedModel) unpricedReply {
 	return unpricedReply{nonEmpty(m.Provider), nonEmpty(m.Model), m.Events, m.InputTokens, m.OutputTokens, m.Agents, m.LastSeen}
 }
@@ -40,6 +45,7 @@ type unpricedPosition struct {
 	Model    string `json:"m"`
 }
 
+// valid checks everything that goes into the statement.
 func (p *unpricedPosition) valid() bool {
 	first, end := usage.AllTime()
 	from, to := time.Unix(p.From, 0), time.Unix(p.To, 0)

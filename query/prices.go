@@ -13,13 +13,17 @@ import (
 
 // priceReply is a price in force.
 type priceReply struct {
+	// Provider is null for a price that holds with any.
 	Provider *string `json:"provider"`
-	Model    string  `json:"model"`
-	PriceID  string  `json:"price_id"`
+	// Model is the catalogue's name; Rule says how a client's name came to it.
+	Model string `json:"model"`
+	// PriceID is what events show that were charged by it.
+	PriceID string `json:"price_id"`
 	// Source is override for a price of the account, else catalogue.
-	Source string      `json:"source"`
-	Rule   string      `json:"rule"`
-	Rates  []stepReply `json:"rates"`
+	Source string `json:"source"`
+	Rule   string `json:"rule"`
+	// Rates are by length of the input; the last one whose Above is exceeded holds for all tokens of the call.
+	Rates []stepReply `json:"rates"`
 }
 
 // stepReply holds the rates of a call with more input than a number of tokens.
@@ -38,6 +42,7 @@ type ratesReply struct {
 	Reasoning    *price.Rate `json:"reasoning_usd_per_mtok"`
 }
 
+// newPriceReply writes out an entry of the book.
 func newPriceReply(e *price.Entry) priceReply {
 	reply := priceReply{Provider: nonEmpty(e.Provider), Model: e.Model, PriceID: e.PriceID, Source: "catalogue", Rule: e.Rule}
 	if e.Own {
@@ -65,6 +70,7 @@ type pricePosition struct {
 	Model    string `json:"m"`
 }
 
+// valid bounds the time; any name is compared with those of the book and nothing else.
 func (p *pricePosition) valid() bool {
 	first, end := usage.AllTime()
 	at := time.UnixMicro(p.Micros)
@@ -94,12 +100,14 @@ func (s *Server) listPrices(c *rest.Request) error {
 		return err
 	}
 	reply := pricesReply{At: usage.Time{Time: at}, List: rest.List[priceReply]{Data: []priceReply{}}}
+	// One model is looked up as ingest does it, by patterns and aliases too, and not in the list.
 	if model != nil {
 		if e, ok := book.Find(valueOr(provider, ""), *model, at); ok {
 			reply.Data = append(reply.Data, newPriceReply(&e))
 		}
 		return c.Reply(reply)
 	}
+	// The book is in memory, sorted by provider and model.
 	entries := book.Entries(valueOr(provider, ""), at)
 	if after != nil {
 		start := slices.IndexFunc(entries, func(e price.Entry) bool { return after.compare(e) > 0 })
@@ -116,6 +124,7 @@ func (s *Server) listPrices(c *rest.Request) error {
 	return c.Reply(reply)
 }
 
+// valueOr returns *text, or otherwise for nil.
 func valueOr(text *string, otherwise string) string {
 	if text == nil {
 		return otherwise

@@ -18,16 +18,21 @@ import (
 	"github.com/outlayhq/outlay/schema/report"
 )
 
+// scheduleReply is a report that is made and sent again and again.
 type scheduleReply struct {
-	ID         string           `json:"id"`
-	Title      string           `json:"title"`
-	Frequency  report.Frequency `json:"frequency"`
-	Timezone   string           `json:"timezone"`
-	Agents     []string         `json:"agents"`
-	GroupBy    report.GroupBy   `json:"group_by"`
-	Recipients []string         `json:"recipients"`
-	NextAt     usage.Time       `json:"next_at"`
-	CreatedAt  usage.Time       `json:"created_at"`
+	ID    string `json:"id"`
+	Title string `json:"title"`
+	// Frequency is weekly, on Mondays, or monthly, on the first, at midnight of Timezone.
+	Frequency report.Frequency `json:"frequency"`
+	Timezone  string           `json:"timezone"`
+	// Agents is empty for all.
+	Agents  []string       `json:"agents"`
+	GroupBy report.GroupBy `json:"group_by"`
+	// Recipients are e-mail addresses.
+	Recipients []string `json:"recipients"`
+	// NextAt is when the next report begins to be made.
+	NextAt    usage.Time `json:"next_at"`
+	CreatedAt usage.Time `json:"created_at"`
 }
 
 func newScheduleReply(x *report.Schedule) scheduleReply {
@@ -56,6 +61,7 @@ func (s *Server) listSchedules(c *rest.Request) error {
 	return rest.ReplyPage(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) rest.IDPosition { return rest.IDPosition{ID: x.ID} })
 }
 
+// scheduleRequest is a schedule as an admin asks for it. Defaults are those of a report.
 type scheduleRequest struct {
 	Title      string           `json:"title"`
 	Frequency  report.Frequency `json:"frequency"`
@@ -91,6 +97,7 @@ func (s *Server) createSchedule(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// Last of the checks, so that what the client can mend is named first.
 	if !s.channels.mail {
 		return problem.FromFaults(schema.Faults{{Field: "recipients", Message: needsMail}})
 	}

@@ -20,30 +20,38 @@ import (
 
 // reportReply is a report as those who asked for it see it.
 type reportReply struct {
-	ID        string         `json:"id"`
-	Status    report.Status  `json:"status"`
-	Title     string         `json:"title"`
-	From      usage.Time     `json:"from"`
-	To        usage.Time     `json:"to"`
-	Timezone  string         `json:"timezone"`
+	ID string `json:"id"`
+	// Status is queued, running, ready or failed.
+	Status   report.Status `json:"status"`
+	Title    string        `json:"title"`
+	From     usage.Time    `json:"from"`
+	To       usage.Time    `json:"to"`
+	Timezone string        `json:"timezone"`
+	// Agents is empty for all.
 	Agents    []string       `json:"agents"`
 	GroupBy   report.GroupBy `json:"group_by"`
 	CreatedAt usage.Time     `json:"created_at"`
 	ReadyAt   usage.Time     `json:"ready_at"`
-	SizeBytes *int64         `json:"size_bytes"`
+	// SizeBytes is that of the PDF, null until it is ready.
+	SizeBytes *int64 `json:"size_bytes"`
 	// Complete and CompleteUntil are of the figures; both are null until the report is ready.
-	Complete      *bool           `json:"complete"`
-	CompleteUntil usage.Time      `json:"complete_until"`
-	WaitingFor    *string         `json:"waiting_for"`
-	Error         *string         `json:"error"`
-	JobID         string          `json:"job_id"`
-	ScheduleID    *string         `json:"schedule_id"`
-	Deliveries    []deliveryReply `json:"deliveries"`
+	Complete      *bool      `json:"complete"`
+	CompleteUntil usage.Time `json:"complete_until"`
+	// WaitingFor is what the job waits for before it reads the figures, for a minute at most.
+	WaitingFor *string `json:"waiting_for"`
+	// Error is why it failed, or why the last try did.
+	Error *string `json:"error"`
+	JobID string  `json:"job_id"`
+	// ScheduleID is null for a report that a user asked for.
+	ScheduleID *string `json:"schedule_id"`
+	// Deliveries is empty for a report that is only downloaded.
+	Deliveries []deliveryReply `json:"deliveries"`
 }
 
 // deliveryReply is a report on its way to an address.
 type deliveryReply struct {
-	To     string     `json:"to"`
+	To string `json:"to"`
+	// State, Tries and Error are of the letter to this address; SentAt is null until it is sent.
 	State  string     `json:"state"`
 	Tries  int        `json:"tries"`
 	Error  *string    `json:"error"`
@@ -61,6 +69,7 @@ func newReportReply(r *report.Report, deliveries []report.Delivery) reportReply 
 	}
 	reply.ScheduleID = idText(r.ScheduleID, report.SchedulePrefix)
 	for _, d := range deliveries {
+		// The deliveries of a whole page come in one list.
 		if d.ReportID == r.ID {
 			reply.Deliveries = append(reply.Deliveries, deliveryReply{d.Address, d.State, d.Tries, d.Error, timeOf(d.SentAt)})
 		}
@@ -68,10 +77,13 @@ func newReportReply(r *report.Report, deliveries []report.Delivery) reportReply 
 	return reply
 }
 
+// reportRequest is a report as a user asks for it.
 type reportRequest struct {
-	Title    string         `json:"title"`
-	From     string         `json:"from"`
-	To       string         `json:"to"`
+	Title string `json:"title"`
+	// From and To are RFC 3339 times, or dates, which are days of Timezone. Both are required.
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Agents is empty for all; GroupBy is agent or model.
 	Agents   []string       `json:"agents"`
 	GroupBy  report.GroupBy `json:"group_by"`
 	Timezone string         `json:"timezone"`
@@ -82,6 +94,7 @@ func (q *reportRequest) parse() (report.Request, error) {
 	var faults schema.Faults
 	loc, err := report.LoadLocation(q.Timezone)
 	if err != nil {
+		// The zone is refused below; the times are read all the same, to name every fault at once.
 		loc = time.UTC
 	}
 	r := report.Request{
@@ -95,6 +108,7 @@ func (q *reportRequest) parse() (report.Request, error) {
 	return r, rest.Invalid(faults)
 }
 
+// reportTime reads a required time. Years are bounded as everywhere, so that no sum has more than 73 000 days.
 func reportTime(field, text string, loc *time.Location, faults *schema.Faults) time.Time {
 	if text == "" {
 		faults.Add(field, "is required")
@@ -123,6 +137,7 @@ func (s *Server) generateReport(c *rest.Request) error {
 	}
 	var asked report.Report
 	err = s.administer(c, "report.generate", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
+		// The store counts the unfinished ones under a lock.
 		asked, err = report.NewStore(tx).Ask(ctx, report.New{
 			Request: wanted, AccountID: c.Who.AccountID, By: &c.Who.UserID, At: s.now().UTC().Truncate(time.Microsecond),
 		})
@@ -206,6 +221,7 @@ func (s *Server) downloadReport(c *rest.Request, id schema.ID) error {
 	var r report.Report
 	var file []byte
 	err := s.reports(c, func(ctx context.Context, store *report.Store) (err error) {
+		// The file may be some megabytes: it is read only when there is one.
 		if r, err = store.Get(ctx, c.Who.AccountID, id); err != nil || r.Status != report.Ready {
 			return err
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/outlayhq/outlay/schema/tariff"
 )
 
+// newEngine returns the router with what every request passes first: id, headers, counting, and the rescue of panics.
 func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	gin.SetMode(gin.ReleaseMode)
 	e := gin.New()
@@ -172,15 +173,18 @@ func ofID(prefix schema.Prefix, what string, h func(c *rest.Request, id schema.I
 	}
 }
 
+// notFound answers an address that no endpoint has.
 func notFound(*rest.Request) error {
 	return problem.New(problem.NotFound, "There is nothing at this address. The endpoints are described at /docs, and in /openapi.json for programs.")
 }
 
+// methodNotAllowed answers an address that has other methods, and names them.
 func (s *Server) methodNotAllowed(c *rest.Request) error {
 	methods := slices.Clone(s.methods[c.Request.URL.Path])
 	if methods == nil {
 		methods = strings.Split(c.Writer.Header().Get("Allow"), ", ")
 	}
+	// One gateway serves both tiers under one address.
 	if c.Request.URL.Path == "/v1/events" {
 		methods = append(methods, http.MethodPost) // Ingest answers it.
 	}

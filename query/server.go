@@ -39,7 +39,8 @@ type Server struct {
 	failures *failures
 	secrets  *secret.Keys
 	// pool is for the few questions before it is known which account asks.
-	pool      *pgxpool.Pool
+	pool *pgxpool.Pool
+	// sessions knows whether the user and the sign-in of a good token still stand.
 	sessions  *auth.SessionState
 	tokens    *auth.Tokens
 	federated *auth.Federated
@@ -47,9 +48,11 @@ type Server struct {
 	keys      *auth.Keys
 	apiKeys   *account.ReadKeys
 	prices    func() *price.Book
-	document  []byte
-	docs      []byte
-	channels  channelPolicy
+	// document and docs are made once: they are the same for everybody.
+	document []byte
+	docs     []byte
+	// channels decides about the addresses of channels and schedules.
+	channels channelPolicy
 	// eventsPerMinute is the limit of a plan.
 	eventsPerMinute func(account.Plan) int64
 	// limits bound what an account asks: reads and creations count its requests, turns and exports those under way.
@@ -65,7 +68,8 @@ type Server struct {
 	shareViews  *rateLimit
 	shareMisses *rateLimit
 	goodShares  *recentLinks
-	sharePages  *share.Pages
+	// sharePages holds the parsed templates.
+	sharePages *share.Pages
 
 	now     func() time.Time
 	log     *slog.Logger
