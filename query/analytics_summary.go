@@ -50,7 +50,7 @@ type topReply struct {
 	usageReply
 }
 
-// monthEndReply is the month so far, and what it comes to at the pace since its start.
+// monthEndReply is the month so far, and what it comes to at the pace of the last seven days.
 type monthEndReply struct {
 	Start        usage.Time `json:"start"`
 	End          usage.Time `json:"end"`

@@ -101,11 +101,13 @@ func (c Config) withDefaults() Config {
 	return c
 }
 
+// validPublicURL reports whether links can be made by adding a path to text.
 func validPublicURL(text string) bool {
 	u, err := url.Parse(text)
 	return err == nil && (u.Scheme == "http" || u.Scheme == "https") && u.Host != "" && u.RawQuery == "" && u.Fragment == ""
 }
 
+// validate names the first setting that cannot be. It is called after withDefaults.
 func (c Config) validate() error {
 	switch {
 	case c.Pool == nil:

@@ -12,7 +12,7 @@ import (
 // jobReply is a job as those who asked for it look at it.
 type jobReply struct {
 	ID string `json:"id"`
-	// Kind is such as report, reprice or erase.
+	// Kind is such as report, reprice or erasure.
 	Kind string `json:"kind"`
 	// State is queued, running, done or failed. A try that did not succeed is queued again, with Error.
 	State job.State `json:"state"`

@@ -89,7 +89,7 @@ type overrideRequest struct {
 	// Match and Provider are normalised as tracking normalises names.
 	Match    string `json:"match"`
 	Provider string `json:"provider"`
-	// Rates are US dollars for a million tokens, up to six decimals. One that is left out is derived from the others.
+	// Rates are US dollars for a million tokens, up to six decimals. Input and output are required; the others fall back to them.
 	Input        jsontext.Value `json:"input_usd_per_mtok"`
 	Output       jsontext.Value `json:"output_usd_per_mtok"`
 	CacheRead    jsontext.Value `json:"cache_read_usd_per_mtok"`

@@ -22,7 +22,7 @@ import (
 type scheduleReply struct {
 	ID    string `json:"id"`
 	Title string `json:"title"`
-	// Frequency is weekly, on Mondays, or monthly, on the first, at midnight of Timezone.
+	// Frequency is weekly or monthly. Reports are of the calendar week or month in Timezone that has just ended.
 	Frequency report.Frequency `json:"frequency"`
 	Timezone  string           `json:"timezone"`
 	// Agents is empty for all.

@@ -34,19 +34,25 @@ const (
 	maxShareLifetime     = 10 * 365 * 24 * time.Hour
 )
 
+// shareReply is a link to a session.
 type shareReply struct {
-	URL             string     `json:"url"`
-	Token           string     `json:"token"`
-	CreatedAt       usage.Time `json:"created_at"`
-	ExpiresAt       usage.Time `json:"expires_at"`
-	IncludeMetadata bool       `json:"include_metadata"`
-	Views           int64      `json:"views"`
+	// URL is the page to send to somebody, a path without --public-url. Token is for GET /v1/share/{token}.
+	URL       string     `json:"url"`
+	Token     string     `json:"token"`
+	CreatedAt usage.Time `json:"created_at"`
+	// ExpiresAt is null for a link without an end.
+	ExpiresAt usage.Time `json:"expires_at"`
+	// IncludeMetadata is whether strangers see the metadata of events.
+	IncludeMetadata bool `json:"include_metadata"`
+	// Views counts openings of the first page.
+	Views int64 `json:"views"`
 }
 
 // shareOptions are what a link is asked to be; nil where the request leaves it open.
 type shareOptions struct {
 	// lifetime is 0 for a link without an end.
 	lifetime *time.Duration
+	// metadata is whether the link shows the metadata of events.
 	metadata *bool
 }
 
@@ -54,6 +60,7 @@ type shareOptions struct {
 func (s *Server) shareSession(c *rest.Request) error {
 	p := c.Params("expires_in", "include_metadata")
 	options := shareOptions{lifetime: lifetime(p)}
+	// Left out, any link that exists fits; false asks for one that shows none.
 	if p.Values.Has("include_metadata") {
 		metadata := p.Flag("include_metadata", false)
 		options.metadata = &metadata
@@ -69,6 +76,7 @@ func (s *Server) shareSession(c *rest.Request) error {
 		return err
 	}
 	share, err := s.usage.Share(c.Ctx(), c.Who.AccountID, id, s.now())
+	// A HEAD request makes nothing: it is what pages check links with.
 	if errors.Is(err, usage.ErrNotFound) && c.Request.Method != http.MethodHead {
 		share, err = s.createShare(c, id, options)
 	}
@@ -153,6 +161,7 @@ func (s *Server) createShare(c *rest.Request, sessionID string, options shareOpt
 	if lifetime > 0 {
 		share.ExpiresAt.Time = now.Add(lifetime)
 	}
+	// Only the hash is stored, so that whoever reads the database can open no link.
 	hash := sha256.Sum256([]byte(encodeShareToken(s.keys.Derive(sharePurpose, share.ShareID)[0])))
 	share.TokenSHA256 = hash[:]
 	act, err := s.newAct(c, "session.share", sessionID, map[string]any{"expires_at": share.ExpiresAt, "include_metadata": share.IncludeMetadata})
@@ -162,6 +171,7 @@ func (s *Server) createShare(c *rest.Request, sessionID string, options shareOpt
 	return s.usage.CreateShare(c.Ctx(), &share, act)
 }
 
+// encodeShareToken writes the first bytes of a derived secret as a token.
 func encodeShareToken(secret [sha256.Size]byte) string {
 	return base64.RawURLEncoding.EncodeToString(secret[:shareTokenBytes])
 }
@@ -169,6 +179,7 @@ func encodeShareToken(secret [sha256.Size]byte) string {
 // shareToken returns the token of a link. ok is false when no key of ours gives
 // the one that the link was made with.
 func (s *Server) shareToken(share *usage.Share) (token string, ok bool) {
+	// The keys of now and those before them: a link survives the rotation of the signing key.
 	for _, secret := range s.keys.Derive(sharePurpose, share.ShareID) {
 		token := encodeShareToken(secret)
 		if hash := sha256.Sum256([]byte(token)); slices.Equal(hash[:], share.TokenSHA256) {
@@ -250,6 +261,7 @@ func (s *Server) showNotice(c *rest.Request, p *problem.Problem) error {
 	return nil
 }
 
+// showSession answers the page for people.
 func (s *Server) showSession(c *rest.Request) error {
 	p := c.Params("limit", "cursor")
 	view, err := s.openTimeline(c, p)
@@ -272,6 +284,7 @@ func (s *Server) showSession(c *rest.Request) error {
 	return nil
 }
 
+// shareStyle answers the style sheet of the pages.
 func (s *Server) shareStyle(c *rest.Request) error {
 	c.Header("Cache-Control", "public, max-age=300")
 	c.Data(http.StatusOK, "text/css; charset=utf-8", share.Style())
@@ -294,6 +307,7 @@ func (s *Server) openTimeline(c *rest.Request, p *rest.Params) (view sharedView,
 		return view, err
 	}
 	views := 0
+	// Turning pages is one view.
 	if after == nil && c.Request.Method != http.MethodHead {
 		views = 1
 	}

@@ -12,19 +12,24 @@ import (
 
 // sessionReply is a session in the list.
 type sessionReply struct {
-	ID           string     `json:"id"`
-	Implicit     bool       `json:"implicit"`
-	Agents       []string   `json:"agents"`
-	Events       int64      `json:"events"`
-	Errors       int64      `json:"errors"`
-	InputTokens  usage.Sum  `json:"input_tokens"`
-	OutputTokens usage.Sum  `json:"output_tokens"`
-	CostUSD      usage.USD  `json:"cost_usd"`
-	StartedAt    usage.Time `json:"started_at"`
-	EndedAt      usage.Time `json:"ended_at"`
-	DurationMS   int64      `json:"duration_ms"`
+	// ID starts with ses_. An implicit one was made for a single event without session_id.
+	ID       string `json:"id"`
+	Implicit bool   `json:"implicit"`
+	// Agents took part in the session, in the order of the alphabet.
+	Agents []string `json:"agents"`
+	Events int64    `json:"events"`
+	Errors int64    `json:"errors"`
+	// InputTokens and OutputTokens may exceed an int64: JSON shows all their digits.
+	InputTokens  usage.Sum `json:"input_tokens"`
+	OutputTokens usage.Sum `json:"output_tokens"`
+	CostUSD      usage.USD `json:"cost_usd"`
+	// StartedAt and EndedAt are the times of the first and the last event.
+	StartedAt  usage.Time `json:"started_at"`
+	EndedAt    usage.Time `json:"ended_at"`
+	DurationMS int64      `json:"duration_ms"`
 }
 
+// newSessionReply leaves out what belongs to the steps.
 func newSessionReply(s *usage.Session) sessionReply {
 	return sessionReply{
 		ID:           s.ID,
@@ -43,10 +48,12 @@ func newSessionReply(s *usage.Session) sessionReply {
 
 // sessionPosition is the last session of a page.
 type sessionPosition struct {
+	// SortKey is the sorted value in decimal digits: nano-dollars, a count, milliseconds or microseconds.
 	SortKey string `json:"k"`
 	ID      string `json:"s"`
 }
 
+// valid checks the key as what it is in this order; times are bounded, since the statement makes timestamps of them.
 func (p *sessionPosition) valid(order usage.SessionOrder) bool {
 	if order == usage.SessionsByStart {
 		micros, err := strconv.ParseInt(p.SortKey, 10, 64)
@@ -88,6 +95,7 @@ func (s *Server) listSessions(c *rest.Request) error {
 
 // stepPosition is the last step of a page.
 type stepPosition struct {
+	// Micros, Partition and Offset are the order of steps: by time, and at the same time as Kafka had them.
 	Micros    int64 `json:"t"`
 	Partition int32 `json:"p"`
 	Offset    int64 `json:"o"`
@@ -95,6 +103,7 @@ type stepPosition struct {
 
 func (p *stepPosition) valid() bool { return rest.InAllTime(time.UnixMicro(p.Micros)) }
 
+// place returns the position as the store takes it, nil for the first page.
 func (p *stepPosition) place() *usage.StepPosition {
 	if p == nil {
 		return nil
@@ -142,6 +151,7 @@ func sessionParam(c *rest.Request) (string, error) {
 	return id, nil
 }
 
+// stepCursor returns the cursor of the next steps, nil behind the last one.
 func stepCursor(c *rest.Request, p *rest.Params, next *usage.StepPosition) (*string, error) {
 	if next == nil {
 		return nil, nil
@@ -172,6 +182,7 @@ type sharedStep struct {
 	Metadata          json.RawMessage `json:"metadata"`
 }
 
+// newSharedStep leaves out the user, the tags and the idempotency key, and metadata unless the link shows it.
 func newSharedStep(step *usage.Step, metadata bool) sharedStep {
 	shown := sharedStep{
 		EventID:           step.EventID.String(),

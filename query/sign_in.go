@@ -16,6 +16,7 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
+// loginRequest signs in with a password.
 type loginRequest struct {
 	Email    string `json:"email"`
 	Password string `json:"password"`
@@ -38,17 +39,21 @@ func (r *loginRequest) attempt(address string) (a auth.Attempt, err error) {
 	if r.Password == "" {
 		faults.Add("password", "is required")
 	}
+	// Hashing takes longer for longer texts; four bytes are the longest character.
 	if len(r.Password) > 4*account.MaxPasswordLength {
 		faults.Add("password", "is too long")
 	}
 	return a, rest.Invalid(faults)
 }
 
+// tokenReply is a pair of tokens, as RFC 6749 names its fields.
 type tokenReply struct {
+	// Token goes into the header Authorization: Bearer.
 	Token     string `json:"token"`
 	TokenType string `json:"token_type"`
 	// ExpiresIn is in seconds.
-	ExpiresIn    int64  `json:"expires_in"`
+	ExpiresIn int64 `json:"expires_in"`
+	// RefreshToken is good for one exchange at POST /v1/auth/refresh.
 	RefreshToken string `json:"refresh_token"`
 }
 
@@ -85,6 +90,7 @@ func (s *Server) login(c *rest.Request) error {
 // checkPassword returns the user whom an attempt signs in. One that fails goes to the
 // audit log of the accounts that have the e-mail address.
 func (s *Server) checkPassword(c *rest.Request, a auth.Attempt) (account.User, error) {
+	// A client that goes away must not be able to try a password without its being counted.
 	ctx, cancel := finishing(c)
 	defer cancel()
 	user, err := s.signIn.Check(ctx, a)
@@ -114,6 +120,7 @@ func (s *Server) startSignIn(c *rest.Request, user account.User) (who auth.Princ
 	return who, refresh, err
 }
 
+// replyToken issues the access token: nothing of it is stored.
 func (s *Server) replyToken(c *rest.Request, who auth.Principal, refresh string) error {
 	token, lifetime, err := s.tokens.Issue(who)
 	if err != nil {
@@ -122,6 +129,7 @@ func (s *Server) replyToken(c *rest.Request, who auth.Principal, refresh string)
 	return c.Reply(tokenReply{Token: token, TokenType: "Bearer", ExpiresIn: int64(lifetime / time.Second), RefreshToken: refresh})
 }
 
+// signInOutcome is the label of the metric.
 func signInOutcome(err error) string {
 	var tooMany *auth.TooManyTriesError
 	switch {
@@ -135,6 +143,7 @@ func signInOutcome(err error) string {
 	return outcomeError
 }
 
+// signInError says the same for an unknown address as for a wrong password.
 func signInError(err error) error {
 	var tooMany *auth.TooManyTriesError
 	switch {
@@ -149,13 +158,15 @@ func signInError(err error) error {
 	return err
 }
 
+// meReply is the user of a token.
 type meReply struct {
 	UserID    string       `json:"user_id"`
 	AccountID string       `json:"account_id"`
 	Email     string       `json:"email"`
 	Role      account.Role `json:"role"`
 	CreatedAt usage.Time   `json:"created_at"`
-	ExpiresAt usage.Time   `json:"token_expires_at"`
+	// ExpiresAt is the end of this token, not of the sign-in.
+	ExpiresAt usage.Time `json:"token_expires_at"`
 }
 
 // me answers who the token speaks for.

@@ -27,7 +27,8 @@ type failedSignIn struct {
 	auth.Attempt
 	reason    string
 	requestID string
-	at        time.Time
+	// at is when the attempt failed; it is written later.
+	at time.Time
 }
 
 // failures are sign-ins that failed, on their way to the audit log. They are written
@@ -48,6 +49,7 @@ const maxFailures = 1000
 
 // note queues a failure. It does not wait.
 func (f *failures) note(c *rest.Request, a auth.Attempt, reason string) {
+	// The password is not kept in memory any longer than the check takes.
 	a.Password = ""
 	select {
 	case f.queue <- failedSignIn{Attempt: a, reason: reason, requestID: rest.RequestID(c.Context), at: f.now().UTC().Truncate(time.Microsecond)}:
@@ -68,6 +70,7 @@ func (f *failures) run(ctx context.Context) {
 		case <-ctx.Done():
 			ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), flushFailures)
 			defer cancel()
+			// Requests have ended by now: the queue only gets shorter.
 			for ctx.Err() == nil {
 				select {
 				case failed := <-f.queue:
@@ -93,6 +96,7 @@ func (f *failures) write(ctx context.Context, failed failedSignIn) {
 	}
 }
 
+// writeAll writes one line for each account that has the e-mail address, or for the one that was named.
 func (f *failures) writeAll(ctx context.Context, failed failedSignIn, users []account.User) error {
 	for i := range users {
 		user := &users[i]
@@ -117,6 +121,7 @@ func (f *failures) writeAll(ctx context.Context, failed failedSignIn, users []ac
 	return nil
 }
 
+// act is the line of the audit log. A disabled user is told "wrong password" like everybody; the log has the reason.
 func (f *failedSignIn) act(user *account.User) (*usage.Act, error) {
 	reason := f.reason
 	if user.DisabledAt != nil {

@@ -14,10 +14,12 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
+// refreshRequest holds a refresh token, for exchanging it and for signing out.
 type refreshRequest struct {
 	RefreshToken string `json:"refresh_token"`
 }
 
+// refreshToken returns the token of a request.
 func refreshToken(c *rest.Request) (string, error) {
 	var request refreshRequest
 	if err := c.Body(&request); err != nil {
@@ -56,6 +58,7 @@ func (s *Server) refresh(c *rest.Request) error {
 func (s *Server) exchange(c *rest.Request, token string) (who auth.Principal, next string, err error) {
 	ctx, cancel := finishing(c)
 	defer cancel()
+	// Which account a token is of is not known before, hence a statement without one.
 	accountID, err := s.signIns.Account(ctx, s.pool, token)
 	if err != nil {
 		return who, "", err
@@ -65,6 +68,7 @@ func (s *Server) exchange(c *rest.Request, token string) (who auth.Principal, ne
 		if err != nil || next != "" {
 			return err
 		}
+		// Nobody knows which of the two the user is, so the line has none.
 		act, err := s.actOf(c, nil, "sign_in.reuse", who.UserID.Text(schema.UserPrefix), struct{}{})
 		if err != nil {
 			return err
@@ -74,6 +78,7 @@ func (s *Server) exchange(c *rest.Request, token string) (who auth.Principal, ne
 	return who, next, err
 }
 
+// refreshOutcome is the label of the metric.
 func refreshOutcome(err error, reused bool) string {
 	switch {
 	case reused:
@@ -100,6 +105,7 @@ func (s *Server) logout(c *rest.Request) error {
 	return nil
 }
 
+// endSignIn ends the sign-in and its access tokens, on this replica at once and on the others within a second.
 func (s *Server) endSignIn(c *rest.Request, token string) error {
 	ctx, cancel := finishing(c)
 	defer cancel()
@@ -123,11 +129,13 @@ func (s *Server) endSignIn(c *rest.Request, token string) error {
 	return err
 }
 
+// changePasswordRequest holds both passwords: a stolen access token alone does not take an account over.
 type changePasswordRequest struct {
 	CurrentPassword string `json:"current_password"`
 	NewPassword     string `json:"new_password"`
 }
 
+// err checks the new password as such; the current one is compared later.
 func (r *changePasswordRequest) err() error {
 	var faults schema.Faults
 	if r.CurrentPassword == "" {

@@ -14,13 +14,17 @@ import (
 	"github.com/outlayhq/outlay/schema/problem"
 )
 
+// userReply is a user of the account, without password.
 type userReply struct {
-	ID         string       `json:"id"`
-	Email      string       `json:"email"`
-	Role       account.Role `json:"role"`
-	CreatedAt  usage.Time   `json:"created_at"`
-	DisabledAt usage.Time   `json:"disabled_at"`
-	Issuer     *string      `json:"issuer"`
+	ID string `json:"id"`
+	// Email is what the user signs in with; of a federated user what its token says.
+	Email     string       `json:"email"`
+	Role      account.Role `json:"role"`
+	CreatedAt usage.Time   `json:"created_at"`
+	// DisabledAt is null while the user may sign in.
+	DisabledAt usage.Time `json:"disabled_at"`
+	// Issuer is the identity provider, null for a user with a password.
+	Issuer *string `json:"issuer"`
 }
 
 func newUserReply(u *account.User) userReply {
@@ -44,12 +48,14 @@ func (s *Server) listUsers(c *rest.Request) error {
 	return rest.ReplyPage(c, p, limit, users, newUserReply, func(u *account.User) rest.IDPosition { return rest.IDPosition{ID: u.ID} })
 }
 
+// createUserRequest is a user as an owner makes one. All fields are required.
 type createUserRequest struct {
 	Email    string       `json:"email"`
 	Password string       `json:"password"`
 	Role     account.Role `json:"role"`
 }
 
+// err lists all that is wrong with the request.
 func (r *createUserRequest) err() error {
 	var faults schema.Faults
 	if message := account.EmailFault(r.Email); message != "" {
@@ -64,6 +70,7 @@ func (r *createUserRequest) err() error {
 	return rest.Invalid(faults)
 }
 
+// errEmailTaken is about this account only: other accounts' addresses are not given away.
 var errEmailTaken = problem.New(problem.Conflict, "Another user of the account has this e-mail address.")
 
 // createUser makes a user of the owner's account.
@@ -75,6 +82,7 @@ func (s *Server) createUser(c *rest.Request) error {
 	if err := request.err(); err != nil {
 		return err
 	}
+	// Hashing takes a tenth of a second and is done before the transaction.
 	hash, err := s.hashFor(c.Ctx(), request.Email, request.Password)
 	if err != nil {
 		return err
@@ -96,11 +104,14 @@ func (s *Server) createUser(c *rest.Request) error {
 
 // changeUserRequest holds what is to be changed; nil leaves a thing as it is.
 type changeUserRequest struct {
-	Role     *account.Role `json:"role"`
-	Disabled *bool         `json:"disabled"`
-	Password *string       `json:"password"`
+	Role *account.Role `json:"role"`
+	// Disabled ends all sign-ins of the user when it is true.
+	Disabled *bool `json:"disabled"`
+	// Password is set without the current one: an owner does this for others.
+	Password *string `json:"password"`
 }
 
+// err lists all that is wrong with the request.
 func (r *changeUserRequest) err() error {
 	var faults schema.Faults
 	if r.Role != nil && !r.Role.Valid() {
@@ -129,6 +140,7 @@ func (r *changeUserRequest) detail() map[string]any {
 	return detail
 }
 
+// errLastOwner keeps an account from being locked for good.
 var errLastOwner = problem.New(problem.Conflict, "An account keeps at least one owner who can sign in. Make somebody else an owner first.")
 
 // changeUser changes role, password or standing of a user.
@@ -152,6 +164,7 @@ func (s *Server) changeUser(c *rest.Request, id schema.ID) error {
 	if err != nil {
 		return storeError(err, "user")
 	}
+	// Other replicas get the notice of the database within a second.
 	s.sessions.Forget(id)
 	return c.Reply(newUserReply(&user))
 }
@@ -183,6 +196,7 @@ func (s *Server) hashFor(ctx context.Context, email, password string) (string, e
 func (s *Server) applyUserChange(
 	ctx context.Context, tx pgx.Tx, store *account.Store, accountID, id schema.ID, r *changeUserRequest, hash *string,
 ) (account.User, error) {
+	// Two owners who disable each other at the same time must not both succeed.
 	if err := store.LockUsers(ctx, accountID); err != nil {
 		return account.User{}, err
 	}
