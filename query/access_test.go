@@ -65,8 +65,8 @@ func (w *world) badTokens() map[string]string {
 		return token
 	}
 	now := time.Now()
-	confused := w.forge(jwt.SigningMethodHS256, []byte(w.keys.JWKS().Keys[0].X), nil)
-	raw, _ := base64.RawURLEncoding.DecodeString(w.keys.JWKS().Keys[0].X)
+	confused := w.forge(jwt.SigningMethodHS256, []byte(encode(w.publicKey())), nil)
+	raw := []byte(w.publicKey())
 	tokens := map[string]string{
 		"none":                       "",
 		"no signature":               parts[0] + "." + parts[1] + ".",
@@ -211,3 +211,6 @@ func TestAccountsDoNotSeeEachOther(t *testing.T) {
 		}
 	}
 }
+
+// publicKey is the one that the server's tokens are signed for.
+func (w *world) publicKey() ed25519.PublicKey { return w.keys.JWKS().Keys[0].Key.(ed25519.PublicKey) }

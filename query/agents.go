@@ -125,7 +125,7 @@ func (s *Server) listAgents(c *rest.Request) error {
 		return err
 	}
 	// The budgets of at most one page, in one more statement.
-	if err := s.addBudgets(c, pointers(page.Data)...); err != nil {
+	if err := s.addBudgets(c, page.Data); err != nil {
 		return err
 	}
 	return c.Reply(page)
@@ -198,8 +198,12 @@ func (s *Server) agent(c *rest.Request) error {
 	if err != nil {
 		return storeError(err, "agent")
 	}
+	agents := []agentReply{newAgentReply(&detail.Agent)}
+	if err := s.addBudgets(c, agents); err != nil {
+		return err
+	}
 	reply := agentDetailReply{
-		agentReply: newAgentReply(&detail.Agent),
+		agentReply: agents[0],
 		ByModel:    make([]modelReply, 0, len(detail.ByModel)),
 		Daily:      make([]dayReply, 0, len(detail.Daily)),
 	}
@@ -209,9 +213,6 @@ func (s *Server) agent(c *rest.Request) error {
 	for i := range detail.Daily {
 		day := &detail.Daily[i]
 		reply.Daily = append(reply.Daily, dayReply{usage.Time{Time: day.Start}, newUsageReply(&day.Measures)})
-	}
-	if err := s.addBudgets(c, &reply.agentReply); err != nil {
-		return err
 	}
 	return c.Reply(reply)
 }

@@ -137,33 +137,24 @@ func (s *Server) listBudgets(c *rest.Request) error {
 	return rest.ReplyPage(c, p, limit, budgets, newBudgetReply, func(b *usage.Cap) budgetPosition { return budgetPosition{b.Agent} })
 }
 
-// pointers returns the addresses of the items of a page, to fill in.
-func pointers[T any](values []T) []*T {
-	list := make([]*T, len(values))
-	for i := range values {
-		list[i] = &values[i]
-	}
-	return list
-}
-
 // addBudgets fills in the caps of the agents in an answer.
-func (s *Server) addBudgets(c *rest.Request, replies ...*agentReply) error {
+func (s *Server) addBudgets(c *rest.Request, replies []agentReply) error {
 	if len(replies) == 0 {
 		return nil
 	}
 	// One statement for the caps of the whole page.
 	names := make([]string, len(replies))
-	for i, r := range replies {
-		names[i] = r.Name
+	for i := range replies {
+		names[i] = replies[i].Name
 	}
 	caps, err := s.usage.CapsOf(c.Ctx(), c.Who.AccountID, names, s.now())
 	if err != nil {
 		return storeError(err, "agent")
 	}
-	for _, r := range replies {
-		if found := caps[r.Name]; found != nil {
+	for i := range replies {
+		if found := caps[replies[i].Name]; found != nil {
 			reply := newBudgetReply(found)
-			r.Budget = &reply
+			replies[i].Budget = &reply
 		}
 	}
 	return nil

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"net/http"
+	"strconv"
 	"strings"
 	"time"
 
@@ -134,18 +135,14 @@ func csvEventHeader() []string {
 }
 
 func (x *csvExporter) event(e *usage.Event) {
-	x.Text(e.EventID.String())
-	x.Text(e.Timestamp.String())
-	x.Text(e.ReceivedAt.String())
+	x.Text(e.EventID.String(), e.Timestamp.String(), e.ReceivedAt.String())
 	x.Names(&e.Agent, e.Model, e.Provider, &e.SessionID)
-	x.Text(fmt.Sprint(e.SessionImplicit))
-	x.Text(e.Status)
+	x.Text(strconv.FormatBool(e.SessionImplicit), e.Status)
 	x.Names(e.ErrorType, e.Step, e.UserID)
 	x.Text(parentOf(e))
 	x.Number(e.InputTokens, e.OutputTokens, e.CacheReadTokens, e.CacheWriteTokens, e.CacheWrite1hTokens, e.ReasoningTokens)
 	x.Optional(e.LatencyMS)
-	x.Text(e.CostUSD.String())
-	x.Text(e.CostSource)
+	x.Text(e.CostUSD.String(), e.CostSource)
 	x.Names(e.PriceID)
 	x.Name(strings.Join(e.Tags, ","))
 	x.Text(string(e.Metadata))

@@ -44,46 +44,30 @@ func focusHeader() []string {
 func (x *focusExporter) event(e *usage.Event) {
 	cost, at := e.CostUSD.String(), e.Timestamp.Time
 	month := time.Date(at.Year(), at.Month(), 1, 0, 0, 0, 0, time.UTC)
-	provider, model := focusName(e.Provider, "Unknown"), focusName(e.Model, "Unknown model")
+	provider, model := valueOr(e.Provider, "Unknown"), valueOr(e.Model, "Unknown model")
 	start := at.Truncate(time.Second)
 
-	x.Text(cost)
-	x.Text(x.accountID)
+	x.Text(cost, x.accountID)
 	x.Name(x.accountName)
 	x.Text("USD")
 	x.times(month.AddDate(0, 1, 0), month)
-	x.Text("Usage")
-	x.Text("") // ChargeClass: no correction.
+	x.Text("Usage", "") // ChargeClass is empty: no correction.
 	x.Name(provider + " " + model + " called by " + e.Agent)
 	x.Text("Usage-Based")
 	x.times(start.Add(time.Second), start)
-	x.Text(strconv.FormatInt(e.InputTokens+e.OutputTokens, 10))
-	x.Text("Tokens")
-	x.Text(cost)
-	x.Text(cost)
-	x.Text(cost)
+	x.Text(strconv.FormatInt(e.InputTokens+e.OutputTokens, 10), "Tokens", cost, cost, cost)
 	x.Name(provider)
-	x.Text(cost)
-	x.Text(cost)
-	x.Text("Standard")
-	x.Text("1")
-	x.Text("Requests")
-	x.Name(provider)
-	x.Name(provider)
-	x.Name(e.Agent)
-	x.Name(e.Agent)
-	x.Text("Agent")
-	x.Text("AI and Machine Learning")
+	x.Text(cost, cost, "Standard", "1", "Requests")
+	x.Names(&provider, &provider, &e.Agent, &e.Agent)
+	x.Text("Agent", "AI and Machine Learning")
 	x.Name(provider + " language models")
 	x.Text("Generative AI")
 	x.Name(model)
-	x.Name(focusName(e.PriceID, ""))
-	x.Text(focusTags(e))
-	x.Text(e.EventID.String())
+	x.Names(e.PriceID)
+	x.Text(focusTags(e), e.EventID.String())
 	x.Name(e.SessionID)
 	x.Number(e.InputTokens, e.OutputTokens, e.CacheReadTokens)
-	x.Text(e.CostSource)
-	x.Text(e.Status)
+	x.Text(e.CostSource, e.Status)
 	x.EndLine()
 }
 
@@ -94,14 +78,6 @@ func (x *focusExporter) times(times ...time.Time) {
 	for _, t := range times {
 		x.Text(usage.Time{Time: t}.String())
 	}
-}
-
-// focusName returns a name or, where FOCUS does not allow an empty column, otherwise.
-func focusName(name *string, otherwise string) string {
-	if name == nil {
-		return otherwise
-	}
-	return *name
 }
 
 // focusTags writes user and tags as FOCUS wants them: an object of key and value,

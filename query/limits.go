@@ -98,12 +98,15 @@ func (s *Server) count(c *rest.Request, name string) error {
 	if state.wait == 0 {
 		return nil
 	}
-	s.metrics.limited.WithLabelValues(limitReads).Inc()
-	// It was counted as well, and changes nothing: the minute ends at the same time.
-	return &problem.Problem{
-		Code: problem.RateLimited, RetryAfter: state.wait,
-		Detail: fmt.Sprintf("The plan of the account allows %d requests a minute besides tracking. Ask again after the seconds in Retry-After.", state.limit),
-	}
+	return s.limited(limitReads, state.wait, fmt.Sprintf(
+		"The plan of the account allows %d requests a minute besides tracking. Ask again after the seconds in Retry-After.", state.limit))
+}
+
+// limited counts a refusal and returns it. A refused request was counted as well, which changes nothing: the minute ends
+// at the same time.
+func (s *Server) limited(limit string, wait time.Duration, detail string) error {
+	s.metrics.limited.WithLabelValues(limit).Inc()
+	return &problem.Problem{Code: problem.RateLimited, RetryAfter: wait, Detail: detail}
 }
 
 // counted lets h make something only as often as an account may in a minute.
@@ -114,11 +117,8 @@ func (s *Server) counted(h handler) handler {
 		if state.wait == 0 {
 			return h(c)
 		}
-		s.metrics.limited.WithLabelValues(limitCreations).Inc()
-		return &problem.Problem{
-			Code: problem.RateLimited, RetryAfter: state.wait,
-			Detail: fmt.Sprintf("An account makes at most %d keys, users, rules, prices and reports a minute. Send the request again after the seconds in Retry-After.", state.limit),
-		}
+		return s.limited(limitCreations, state.wait, fmt.Sprintf(
+			"An account makes at most %d keys, users, rules, prices and reports a minute. Send the request again after the seconds in Retry-After.", state.limit))
 	}
 }
 
@@ -134,11 +134,8 @@ func (s *Server) inTurn(t *turns, h handler) handler {
 	return func(c *rest.Request) error {
 		leave, err := t.enter(c.Ctx(), sender(c))
 		if errors.Is(err, errNoTurn) {
-			s.metrics.limited.WithLabelValues(limitAtOnce).Inc()
-			return &problem.Problem{
-				Code: problem.RateLimited, RetryAfter: time.Second,
-				Detail: fmt.Sprintf("More than %d requests of this account are being answered. Wait for some of them, and ask again.", t.atOnce),
-			}
+			return s.limited(limitAtOnce, time.Second, fmt.Sprintf(
+				"More than %d requests of this account are being answered. Wait for some of them, and ask again.", t.atOnce))
 		}
 		if err != nil {
 			return err

@@ -173,7 +173,7 @@ func (w *world) badFederatedTokens(provider *idp) map[string]string {
 		"ES256 under an RSA kid":     with(jwt.SigningMethodES256, provider.keys["c1"], r1),
 		"EdDSA under an RSA kid":     with(jwt.SigningMethodEdDSA, provider.keys["e1"], r1),
 		"another installation's key": with(jwt.SigningMethodRS256, stranger, r1),
-		"our key, its issuer":        with(jwt.SigningMethodEdDSA, w.private, map[string]any{"kid": w.keys.JWKS().Keys[0].ID}),
+		"our key, its issuer":        with(jwt.SigningMethodEdDSA, w.private, map[string]any{"kid": w.keys.JWKS().Keys[0].KeyID}),
 		"its key, our issuer":        signToken(w.t, jwt.SigningMethodEdDSA, provider.keys["e1"], map[string]any{"kid": "e1"}, ours),
 		"wrong iss":                  signToken(w.t, jwt.SigningMethodRS256, provider.keys["r1"], r1, own),
 	}

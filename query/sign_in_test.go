@@ -44,7 +44,7 @@ func TestLoginAnswersAToken(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if diff := cmp.Diff(map[string]any{"alg": "EdDSA", "typ": "JWT", "kid": w.keys.JWKS().Keys[0].ID}, token.Header); diff != "" {
+	if diff := cmp.Diff(map[string]any{"alg": "EdDSA", "typ": "JWT", "kid": w.keys.JWKS().Keys[0].KeyID}, token.Header); diff != "" {
 		t.Errorf("header (-want +got):\n%s", diff)
 	}
 	for name, want := range map[string]any{
@@ -152,10 +152,10 @@ func TestJWKSChecksTokens(t *testing.T) {
 		Keys []struct{ Kid, X, Alg string }
 	}
 	w.send("", http.MethodGet, "/.well-known/jwks.json", "").decode(http.StatusOK, &set)
-	if len(set.Keys) != 1 || set.Keys[0].Alg != "EdDSA" || set.Keys[0].Kid != w.keys.JWKS().Keys[0].ID {
+	if len(set.Keys) != 1 || set.Keys[0].Alg != "EdDSA" || set.Keys[0].Kid != w.keys.JWKS().Keys[0].KeyID {
 		t.Errorf("jwks = %+v", set)
 	}
-	if fmt.Sprint(set.Keys[0].X) != w.keys.JWKS().Keys[0].X {
+	if fmt.Sprint(set.Keys[0].X) != encode(w.publicKey()) {
 		t.Errorf("x = %q", set.Keys[0].X)
 	}
 }

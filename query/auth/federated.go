@@ -47,16 +47,7 @@ func NewFederated(providers []Provider, ownIssuer string, d FederatedDeps) (*Fed
 		f.issuers[p.Issuer] = &federatedIssuer{
 			Provider: p,
 			keys:     newRemoteKeys(p.JWKSURL, d.Now, d.Fetched),
-			parser: jwt.NewParser(
-				jwt.WithValidMethods(p.Algorithms),
-				jwt.WithIssuer(p.Issuer),
-				jwt.WithAudience(p.Audience),
-				jwt.WithExpirationRequired(),
-				jwt.WithIssuedAt(),
-				jwt.WithLeeway(leeway),
-				jwt.WithTimeFunc(d.Now),
-				jwt.WithStrictDecoding(),
-			),
+			parser:   newParser(p.Algorithms, p.Issuer, p.Audience, d.Now),
 		}
 	}
 	return f, nil

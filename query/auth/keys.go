@@ -11,6 +11,8 @@ import (
 	"errors"
 	"fmt"
 	"os"
+
+	"github.com/go-jose/go-jose/v4"
 )
 
 // Keys signs tokens with one Ed25519 key and accepts the signatures of that one
@@ -129,29 +131,11 @@ func CreateKeyFile(path string) error {
 	return nil
 }
 
-// JWK is a public key as RFC 8037 writes it.
-type JWK struct {
-	KeyType   string `json:"kty"`
-	Curve     string `json:"crv"`
-	X         string `json:"x"`
-	ID        string `json:"kid"`
-	Use       string `json:"use"`
-	Algorithm string `json:"alg"`
-}
-
-// JWKS is the set of keys that other services check our tokens with.
-type JWKS struct {
-	Keys []JWK `json:"keys"`
-}
-
-// JWKS returns the public keys, the signing one included.
-func (k *Keys) JWKS() JWKS {
-	set := JWKS{Keys: make([]JWK, 0, len(k.order))}
+// JWKS returns the public keys that other services check our tokens with, the signing one included.
+func (k *Keys) JWKS() jose.JSONWebKeySet {
+	set := jose.JSONWebKeySet{Keys: make([]jose.JSONWebKey, 0, len(k.order))}
 	for _, id := range k.order {
-		set.Keys = append(set.Keys, JWK{
-			KeyType: "OKP", Curve: "Ed25519", Use: "sig", Algorithm: algorithm, ID: id,
-			X: base64.RawURLEncoding.EncodeToString(k.public[id]),
-		})
+		set.Keys = append(set.Keys, jose.JSONWebKey{Key: k.public[id], KeyID: id, Use: "sig", Algorithm: algorithm})
 	}
 	return set
 }

@@ -110,7 +110,7 @@ func TestKeyIDIsTheThumbprint(t *testing.T) {
 	if err != nil {
 		t.Fatal(err)
 	}
-	if got := keys.JWKS().Keys[1].ID; got != "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
+	if got := keys.JWKS().Keys[1].KeyID; got != "kPrK_qmxVWaYVA9wwBF6Iuo3vVzz7TxHCTwXBygrS4k" {
 		t.Errorf("kid = %s", got)
 	}
 }

@@ -70,18 +70,16 @@ type Tokens struct {
 func NewTokens(keys *Keys, issuer string, lifetime time.Duration, now func() time.Time) *Tokens {
 	return &Tokens{
 		keys: keys, issuer: issuer, lifetime: lifetime, now: now,
-		parser: jwt.NewParser(
-			jwt.WithValidMethods([]string{algorithm}),
-			jwt.WithIssuer(issuer),
-			jwt.WithAudience(audience),
-			jwt.WithExpirationRequired(),
-			jwt.WithNotBeforeRequired(),
-			jwt.WithIssuedAt(),
-			jwt.WithLeeway(leeway),
-			jwt.WithTimeFunc(now),
-			jwt.WithStrictDecoding(),
-		),
+		parser: newParser([]string{algorithm}, issuer, audience, now, jwt.WithNotBeforeRequired()),
 	}
+}
+
+// newParser returns a parser of the tokens of one issuer for one audience. Tokens need an end; iat, where it is given,
+// must not lie ahead.
+func newParser(algorithms []string, issuer, audience string, now func() time.Time, more ...jwt.ParserOption) *jwt.Parser {
+	return jwt.NewParser(append(more,
+		jwt.WithValidMethods(algorithms), jwt.WithIssuer(issuer), jwt.WithAudience(audience), jwt.WithExpirationRequired(),
+		jwt.WithIssuedAt(), jwt.WithLeeway(leeway), jwt.WithTimeFunc(now), jwt.WithStrictDecoding())...)
 }
 
 // claims is the payload of a token.

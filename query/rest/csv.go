@@ -30,10 +30,10 @@ func NewCSV(c *Request, fileName string, header []string) *CSV {
 	return w
 }
 
-// Text adds a field that is safe as it is.
-func (w *CSV) Text(field string) { w.line = append(w.line, field) }
+// Text adds fields that are safe as they are: ours, numbers and times.
+func (w *CSV) Text(fields ...string) { w.line = append(w.line, fields...) }
 
-// Name adds a field that a client chose.
+// Name adds a field that a client chose, which must not be a spreadsheet's formula.
 func (w *CSV) Name(field string) { w.Text(schema.SpreadsheetText(field)) }
 
 // Names adds fields that a client chose; nil is an empty field.
