@@ -77,6 +77,7 @@ func (r *changeAccountRequest) err() error {
 	if r.Sharing != nil && !r.Sharing.Valid() {
 		faults.Add("sharing", "must be one of off, members, admins")
 	}
+	// It is answered as a fault of this field and not as an unknown one, so that it is clear who can change it.
 	if r.Plan != nil {
 		faults.Add("plan", "is changed by the operator of this installation only, with outlay account plan")
 	}

@@ -58,6 +58,7 @@ func (p *channelPolicy) checkRequest(ctx context.Context, requests *[]channelReq
 	}
 	var faults schema.Faults
 	channels := channelsOf(*requests, &faults)
+	// What is wrong with a channel by itself is found again, and reported, under the lock of the rule.
 	if alert.CheckChannels(&faults, channels); len(faults) > 0 {
 		return nil
 	}

@@ -48,6 +48,7 @@ type messageReply struct {
 	Tries      []tryReply `json:"tries"`
 }
 
+// newMessageReply shows NextTryAt only while there will be a next try.
 func newMessageReply(d *alert.Delivery) messageReply {
 	reply := messageReply{
 		ID: d.ID.Text(alert.DeliveryPrefix), Type: d.Channel, Address: d.Address, Message: d.Type, Title: d.Title, Summary: d.Summary,
@@ -67,6 +68,7 @@ func newMessageReply(d *alert.Delivery) messageReply {
 // for nil.
 type ruleHandler func(c *rest.Request, rule *schema.ID) error
 
+// ofOwnChannels serves the messages of the account's own channels with the handlers of a rule's.
 func ofOwnChannels(h ruleHandler) handler { return func(c *rest.Request) error { return h(c, nil) } }
 
 // ofKnownRule answers 404 for a rule that is not there.
@@ -151,6 +153,8 @@ func (s *Server) testAlert(c *rest.Request, id schema.ID) error {
 		if err != nil {
 			return target, err
 		}
+		// The channels are those of the locked rule: a change at the same time is before or after the test as a
+		// whole.
 		if len(rule.Channels) == 0 {
 			return target, errNoChannels
 		}
@@ -208,6 +212,7 @@ func (s *Server) putOwnChannels(c *rest.Request) error {
 		return err
 	}
 	var faults schema.Faults
+	// An empty list is a wish, a missing one most likely a mistake.
 	if request.Channels == nil {
 		faults.Add("channels", "is required; an empty list takes all away")
 	}

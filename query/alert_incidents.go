@@ -56,6 +56,7 @@ func newIncidentReply(i *alert.Incident, told []alert.Notification) incidentRepl
 	reply.AlertID = idText(i.AlertID, alert.RulePrefix)
 	for n, t := range told {
 		reply.Deliveries[n] = toldReply{Type: t.Channel, Address: t.Address, Message: t.Type, State: t.State}
+		// A message that was given up has an end as well, which is no delivery.
 		if t.State == alert.Delivered {
 			reply.Deliveries[n].DeliveredAt = timeOf(t.At)
 		}
@@ -77,6 +78,7 @@ func incidentFilter(p *rest.Params) alert.IncidentFilter {
 		f.RuleID = &id
 	}
 	if state := p.OneOf("state", "", "firing", "resolved"); state != "" {
+		// Without the parameter both are listed.
 		open := state == "firing"
 		f.Open = &open
 	}

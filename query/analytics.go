@@ -77,6 +77,7 @@ func (s *Server) analytics(c *rest.Request, unit usage.Unit, back func(last time
 	if err != nil {
 		return storeError(err, "bucket")
 	}
+	// CSV has the same rows as JSON. Totals and complete_until are left to JSON.
 	if format == "csv" {
 		return replyAnalyticsCSV(c, &q, &answer)
 	}

@@ -96,6 +96,7 @@ func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err erro
 		switch _, end := usage.AllTime(); {
 		case err != nil:
 			faults.Add("expires_at", "must be a time as RFC 3339 writes it, such as 2027-01-31T00:00:00Z")
+		// A key that has ended already is a mistake of the client's clock or zone.
 		case !t.After(now) || t.After(end):
 			faults.Add("expires_at", "must lie ahead")
 		}
@@ -103,6 +104,7 @@ func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err erro
 		expires = &t
 	}
 	grant := account.Grant{Scopes: r.Scopes, Agents: r.Agents}
+	// Normalised before it is checked: equal patterns count once against their limit.
 	grant.Normalise()
 	grant.Check(&faults)
 	if len(faults) > 0 {

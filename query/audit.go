@@ -39,6 +39,7 @@ func (s *Server) actOf(c *rest.Request, userID *schema.ID, action, target string
 // administer runs an administrative act together with its line in the audit log. f
 // returns what the act was done to.
 func (s *Server) administer(c *rest.Request, action string, detail any, f func(context.Context, pgx.Tx, *account.Store) (target string, err error)) error {
+	// The target may be made by the act itself, so it is filled in within the transaction.
 	act, err := s.newAct(c, action, "", detail)
 	if err != nil {
 		return err

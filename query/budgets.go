@@ -130,6 +130,7 @@ func (s *Server) listBudgets(c *rest.Request) error {
 	if position != nil {
 		after = &position.Agent
 	}
+	// The account's own cap has the empty name and so comes first.
 	budgets, err := s.usage.Budgets(c.Ctx(), c.Who.AccountID, after, limit+1, s.now())
 	if err != nil {
 		return storeError(err, "budget")

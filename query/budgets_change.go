@@ -44,6 +44,7 @@ func (r *budgetRequest) parse(scope budget.Scope) (budget.Budget, error) {
 	var faults schema.Faults
 	b.Limit = parseLimit(r.LimitUSD, &faults)
 	b.Check(&faults)
+	// After the check, so that faults name the thresholds in the order in which they were sent.
 	slices.Sort(b.AlertAt)
 	b.AlertAt = slices.Compact(b.AlertAt)
 	return b, rest.Invalid(faults)
@@ -54,6 +55,7 @@ func parseLimit(text jsontext.Value, faults *schema.Faults) schema.NanoUSD {
 	const field = "limit_usd"
 	switch text.Kind() {
 	case '0':
+	// Kind is 0 when the field was left out.
 	case 'n', 0:
 		faults.Add(field, "is required")
 		return 0

@@ -35,6 +35,7 @@ func (s *Server) eraseSession(c *rest.Request) error {
 // eraseUser has the content erased that events of a user have, and answers the job that
 // does it. Nobody knows without looking at all events whether there are any.
 func (s *Server) eraseUser(c *rest.Request) error {
+	// Names are stored in normal form, and looked for in it.
 	id := schema.NormalName(c.Param("user"))
 	if schema.NameFault(id, schema.MaxNameLength) != "" {
 		return storeError(usage.ErrNotFound, "user")

@@ -43,6 +43,7 @@ func (s *Server) adapt(h handler) gin.HandlerFunc {
 // report logs what an operator should see: errors that are ours.
 func (s *Server) report(g *gin.Context, err error) {
 	var p *problem.Problem
+	// What the client did wrong is in the response, and in the counter by code.
 	if errors.As(err, &p) && p.Code.Status() < http.StatusInternalServerError {
 		return
 	}
@@ -63,11 +64,13 @@ func (s *Server) rescue(c *gin.Context) {
 		if p == nil {
 			return
 		}
+		// adapt, or net/http, has given up the connection on purpose: the server closes it without a word in the log.
 		if err, ok := p.(error); ok && errors.Is(err, http.ErrAbortHandler) {
 			panic(p)
 		}
 		s.log.ErrorContext(c.Request.Context(), "request panicked", "panic", p, "route", c.FullPath(),
 			"request_id", rest.RequestID(c), "stack", string(debug.Stack()))
+		// A second status line would become a part of the body.
 		if c.Writer.Written() {
 			panic(http.ErrAbortHandler)
 		}

@@ -28,6 +28,7 @@ func eventFilter(p *rest.Params) usage.EventFilter {
 		MinCost:  minCost(p),
 		Text:     p.Text("q"),
 	}
+	// The span is read before the session, so that faults come in the order of the document.
 	f.From, f.To = p.Span(time.UTC, end, rest.SinceEver)
 	f.SessionID = session(p)
 	if status := p.OneOf("status", "", string(schema.StatusOK), string(schema.StatusError)); status != "" {

@@ -70,6 +70,7 @@ func sendPage(c *rest.Request, out exporter, events []usage.Event) error {
 		out.event(&events[i])
 	}
 	// A server without deadlines has none to move.
+	// The server's own deadline is for a whole response, which an export cannot keep.
 	err := http.NewResponseController(c.Writer).SetWriteDeadline(time.Now().Add(exportPatience))
 	if err != nil && !errors.Is(err, http.ErrNotSupported) {
 		return fmt.Errorf("export events: %w", err)

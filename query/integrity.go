@@ -53,6 +53,7 @@ func (s *Server) integrity(c *rest.Request) error {
 	p := c.Params("from", "to", "verify")
 	from, to := p.Span(time.UTC, s.now(), rest.DaysBefore(1))
 	verify := p.Flag("verify", false)
+	// Counts are kept by whole hours of arrival.
 	from, to = from.Truncate(time.Hour), to.Add(time.Hour-time.Microsecond).Truncate(time.Hour)
 	// Counting them reads the events themselves.
 	if to.Sub(from) > maxIntegrityHours*time.Hour {
@@ -73,6 +74,7 @@ func (s *Server) integrity(c *rest.Request) error {
 	allFound := verify
 	for i := range hours {
 		h := &hours[i]
+		// until is when the processor was last seen to have stored everything.
 		end := h.Hour.Add(time.Hour)
 		reply.Data = append(reply.Data, intakeHourReply{h.Hour, !until.IsZero() && !until.Before(end), newIntakeReply(&h.Intake)})
 		reply.Totals.add(&reply.Data[i].intakeReply)

@@ -60,6 +60,7 @@ func (s *Server) job(c *rest.Request, id schema.ID) error {
 func (s *Server) listJobs(c *rest.Request) error {
 	p := c.Params("kind", "state", "limit", "cursor")
 	limit := p.Limit()
+	// An unknown kind finds nothing: kinds may come with later versions.
 	filter := job.Filter{Kind: p.Text("kind"), Limit: limit + 1}
 	if state := p.OneOf("state", "", string(job.Queued), string(job.Running), string(job.Done), string(job.Failed)); state != "" {
 		filter.State = &state

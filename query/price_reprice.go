@@ -35,6 +35,7 @@ func (q *repriceRequest) parse() (reprice.Request, error) {
 		model := schema.NormalName(*r.Model)
 		r.Model = &model
 	}
+	// Comparing times that could not be read would only add faults.
 	if len(faults) == 0 {
 		r.Check(&faults)
 	}
@@ -71,6 +72,7 @@ func (s *Server) reprice(c *rest.Request) error {
 	// Two jobs over the same events would each undo what the other one counts on.
 	if running := new(reprice.RunningError); errors.As(err, &running) {
 		id := running.JobID.Text(job.Prefix)
+		// Location names the job, as for reports.
 		c.Header("Location", "/v1/jobs/"+id)
 		return problem.New(problem.Conflict, "Events of this account are being repriced by "+id+". Ask again when that job has ended.")
 	}

@@ -59,6 +59,7 @@ func (s *Server) listUnpriced(c *rest.Request) error {
 	p := c.Params("from", "to", "limit", "cursor")
 	limit := p.Limit()
 	q := usage.UnpricedQuery{Range: usage.NewRange(p.Span(time.UTC, s.now(), rest.DaysBefore(agentDays))), Limit: limit + 1}
+	// The order is by a count that grows: the range of the first page keeps it as it was.
 	if after := rest.ReadCursor(c, p, (*unpricedPosition).valid); after != nil {
 		q.Range = usage.Range{From: time.Unix(after.From, 0).UTC(), To: time.Unix(after.To, 0).UTC()}
 		q.After = &usage.UnpricedPosition{Events: after.Events, Provider: after.Provider, Model: after.Model}

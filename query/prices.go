@@ -93,6 +93,7 @@ func (s *Server) listPrices(c *rest.Request) error {
 		return err
 	}
 	if after != nil {
+		// Pages are of one time, also when prices change between them.
 		at = time.UnixMicro(after.Micros)
 	}
 	book, err := s.book(c)
@@ -142,6 +143,7 @@ func (s *Server) book(c *rest.Request) (*price.Book, error) {
 	for i := range own {
 		prices[i] = own[i].Override
 	}
+	// With copies only what differs: the book of all accounts is shared.
 	return s.prices().With(prices), nil
 }
 

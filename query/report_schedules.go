@@ -57,6 +57,7 @@ func (s *Server) listSchedules(c *rest.Request) error {
 	if err != nil {
 		return storeError(err, "schedule")
 	}
+	// An account has at most report.MaxSchedules: they are all read, and the page is cut here.
 	schedules = slices.DeleteFunc(schedules, func(x report.Schedule) bool { return after.Passed(x.ID) })
 	return rest.ReplyPage(c, p, limit, schedules, newScheduleReply, func(x *report.Schedule) rest.IDPosition { return rest.IDPosition{ID: x.ID} })
 }
@@ -83,6 +84,7 @@ func (q *scheduleRequest) parse(c *rest.Request, now time.Time) (*report.Schedul
 		return nil, problem.FromFaults(faults)
 	}
 	var err error
+	// The first report is of the period that is running now, once it has ended.
 	x.NextAt, err = x.Next(now)
 	return x, err
 }
@@ -104,6 +106,7 @@ func (s *Server) createSchedule(c *rest.Request) error {
 	err = s.administer(c, "report_schedule.create", request, func(ctx context.Context, tx pgx.Tx, _ *account.Store) (string, error) {
 		return x.ID.Text(report.SchedulePrefix), report.NewStore(tx).AddSchedule(ctx, x)
 	})
+	// The store counts under a lock, in the same transaction.
 	if errors.Is(err, report.ErrTooMany) {
 		return problem.New(problem.Conflict, fmt.Sprintf("An account may have %d schedules. Remove one first.", report.MaxSchedules))
 	}

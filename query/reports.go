@@ -131,6 +131,7 @@ func (s *Server) generateReport(c *rest.Request) error {
 	if err := c.Body(&request); err != nil {
 		return err
 	}
+	// The audit log shows the request as it was sent, the job gets it with its defaults.
 	wanted, err := request.parse()
 	if err != nil {
 		return err
@@ -196,6 +197,8 @@ func (s *Server) listReports(c *rest.Request) error {
 		if reports, err = store.Page(ctx, c.Who.AccountID, after.Before(), limit+1); err != nil {
 			return err
 		}
+		// One more than the page has: its deliveries are read in vain once, which is simpler than cutting it off
+		// here.
 		ids := make([]schema.ID, len(reports))
 		for i := range reports {
 			ids[i] = reports[i].ID
@@ -233,11 +236,13 @@ func (s *Server) downloadReport(c *rest.Request, id schema.ID) error {
 	}
 	switch r.Status {
 	case report.Ready:
+	// 409 and not 404: the report is there, and its state may change what a client does next.
 	case report.Failed:
 		return problem.New(problem.Conflict, "The report has failed; see its error, and ask for another one.")
 	default:
 		return problem.New(problem.Conflict, "The report is not ready. Ask again in a moment; its status says when it is.")
 	}
+	// The name is made of dates, and has no character that a header could not hold.
 	c.Header("Content-Disposition", `attachment; filename="`+r.FileName(format)+`"`)
 	c.Header("Cache-Control", "private, no-store")
 	c.Data(http.StatusOK, format.ContentType(), file)

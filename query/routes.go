@@ -25,11 +25,13 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 	// is a plus sign, of which gin would make a space. request.Param decodes.
 	e.UseEscapedPath = true
 	e.UnescapePathValues = false
+	// A redirect would lose the body of a POST, and hides a mistake in a client.
 	e.RedirectTrailingSlash = false
 	e.HandleMethodNotAllowed = true
 	// X-Real-IP, which gin believes as well, is not a list: a proxy that only appends
 	// to X-Forwarded-For would let a client set it.
 	e.RemoteIPHeaders = []string{"X-Forwarded-For"}
+	// nil trusts none, where gin by itself would trust all.
 	if err := e.SetTrustedProxies(trustedProxies); err != nil {
 		return nil, fmt.Errorf("query: --trusted-proxies: %w", err)
 	}
@@ -42,6 +44,7 @@ func (s *Server) newEngine(trustedProxies []string) (*gin.Engine, error) {
 
 // routes lists every endpoint, in the order of the OpenAPI document.
 func (s *Server) routes(e *gin.Engine) {
+	// handle adds a route. GET is answered for HEAD as well, from the same handler.
 	handle := func(method, path string, h gin.HandlerFunc) {
 		e.Handle(method, path, h)
 		s.methods[path] = append(s.methods[path], method)
@@ -50,7 +53,10 @@ func (s *Server) routes(e *gin.Engine) {
 			s.methods[path] = append(s.methods[path], http.MethodHead)
 		}
 	}
+	// open endpoints take no credentials: signing in, share links, the documentation.
 	open := func(method, path string, h handler) { handle(method, path, s.adapt(plain(method, h))) }
+	// needs returns what adds endpoints of a role. The order is: who asks, how often, in whose turn, and only then
+	// what is asked.
 	needs := func(role account.Role) func(string, string, handler) {
 		return func(method, path string, h handler) {
 			handle(method, path, s.adapt(s.allow(role, s.inTurn(s.turns, plain(method, h)))))
@@ -62,6 +68,7 @@ func (s *Server) routes(e *gin.Engine) {
 		handle(method, path, s.adapt(s.allowCounted(role, s.countUrgent, plain(method, h))))
 	}
 
+	// Events, and what they add up to by agent. Budgets of agents and of the account have the same handlers.
 	viewer(http.MethodGet, "/v1/events", s.listEvents)
 	handle(http.MethodGet, "/v1/events/export", s.adapt(s.allow(account.Viewer, s.inTurn(s.exports, s.exportEvents))))
 	viewer(http.MethodGet, "/v1/events/:id", bare(ofID(schema.EventPrefix, "event", s.event)))
@@ -76,6 +83,7 @@ func (s *Server) routes(e *gin.Engine) {
 	admin(http.MethodDelete, "/v1/account/budget", ofAccount(s.deleteBudget))
 	admin(http.MethodPost, "/v1/account/budget/reset", ofAccount(s.resetBudget))
 	viewer(http.MethodGet, "/v1/budgets", s.listBudgets)
+	// Sessions, their links, and the erasure of content.
 	viewer(http.MethodGet, "/v1/sessions", s.listSessions)
 	viewer(http.MethodGet, "/v1/sessions/:id", s.session)
 	admin(http.MethodDelete, "/v1/sessions/:id", s.eraseSession)
@@ -85,16 +93,19 @@ func (s *Server) routes(e *gin.Engine) {
 	open(http.MethodGet, "/v1/share/:token", s.sharedSession)
 	open(http.MethodGet, "/share/:token", s.sharePage)
 	open(http.MethodGet, "/share/style.css", s.shareStyle)
+	// Sums over time.
 	viewer(http.MethodGet, "/v1/analytics/daily", s.daily)
 	viewer(http.MethodGet, "/v1/analytics/hourly", s.hourly)
 	viewer(http.MethodGet, "/v1/analytics/summary", s.summary)
 	viewer(http.MethodGet, "/v1/integrity", s.integrity)
+	// Prices. What is counted makes a row that stays.
 	viewer(http.MethodGet, "/v1/prices", s.listPrices)
 	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
 	admin(http.MethodPost, "/v1/prices/overrides", s.counted(s.createOverride))
 	admin(http.MethodDelete, "/v1/prices/overrides/:id", ofID(tariff.Prefix, "price override", s.deleteOverride))
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
 	admin(http.MethodPost, "/v1/prices/reprice", s.counted(s.reprice))
+	// Reports, their schedules, and the jobs of all kinds.
 	admin(http.MethodPost, "/v1/reports/generate", s.counted(s.generateReport))
 	viewer(http.MethodGet, "/v1/reports", s.listReports)
 	viewer(http.MethodGet, "/v1/reports/:id", bare(ofID(report.Prefix, "report", s.oneReport)))
@@ -104,6 +115,7 @@ func (s *Server) routes(e *gin.Engine) {
 	admin(http.MethodDelete, "/v1/reports/schedules/:id", ofID(report.SchedulePrefix, "schedule", s.deleteSchedule))
 	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
 	viewer(http.MethodGet, "/v1/jobs/:id", bare(ofID(job.Prefix, "job", s.job)))
+	// Alert rules. A message belongs to a rule, or to the account's own channels below.
 	viewer(http.MethodGet, "/v1/alerts", s.listAlerts)
 	admin(http.MethodPost, "/v1/alerts", s.counted(s.createAlert))
 	viewer(http.MethodGet, "/v1/alerts/:id", bare(ofRule(s.alert)))
@@ -113,6 +125,7 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/alerts/:id/deliveries", ofRule(s.ofKnownRule(s.listDeliveries)))
 	admin(http.MethodPost, "/v1/alerts/:id/deliveries/:delivery/replay", ofRule(s.ofKnownRule(s.replayDelivery)))
 	viewer(http.MethodGet, "/v1/incidents", s.listIncidents)
+	// The account's own settings.
 	viewer(http.MethodGet, "/v1/account", bare(s.ownAccount))
 	owner(http.MethodPatch, "/v1/account", s.changeAccount)
 	viewer(http.MethodGet, "/v1/account/retention", bare(s.retention))
@@ -123,12 +136,14 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/account/deliveries", ofOwnChannels(s.listDeliveries))
 	admin(http.MethodPost, "/v1/account/deliveries/:delivery/replay", ofOwnChannels(s.replayDelivery))
 
+	// Signing in. Refreshing and signing out take a refresh token in the body, so they are open.
 	open(http.MethodPost, "/v1/auth/login", s.login)
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
 	open(http.MethodPost, "/v1/auth/logout", s.logout)
 	urgent(account.Viewer, http.MethodPost, "/v1/auth/password", s.changePassword)
 	viewer(http.MethodGet, "/v1/auth/me", ofUser(bare(s.me)))
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
+	// Who may use the account, and who did what.
 	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
 	admin(http.MethodPost, "/v1/api-keys", s.counted(s.createKey))
 	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(ofID(schema.KeyPrefix, "API key", s.rotateKey)))
@@ -138,6 +153,7 @@ func (s *Server) routes(e *gin.Engine) {
 	urgent(account.Owner, http.MethodPatch, "/v1/users/:id", ofID(schema.UserPrefix, "user", s.changeUser))
 	admin(http.MethodGet, "/v1/audit", s.listActs)
 
+	// The documentation of this document's endpoints, for programs and people.
 	open(http.MethodGet, "/openapi.json", s.openapi)
 	open(http.MethodGet, "/docs", s.docsPage)
 	open(http.MethodGet, "/docs/style.css", s.docsStyle)
@@ -181,6 +197,7 @@ func notFound(*rest.Request) error {
 // methodNotAllowed answers an address that has other methods, and names them.
 func (s *Server) methodNotAllowed(c *rest.Request) error {
 	methods := slices.Clone(s.methods[c.Request.URL.Path])
+	// The path has a parameter; then what the router found is right.
 	if methods == nil {
 		methods = strings.Split(c.Writer.Header().Get("Allow"), ", ")
 	}

@@ -87,6 +87,7 @@ func New(config Config) (*Server, error) {
 	if err := config.validate(); err != nil {
 		return nil, err
 	}
+	// The document and the pages are made here, so that an error in one of them keeps the program from starting.
 	document, err := openapi.JSON()
 	if err != nil {
 		return nil, err
@@ -130,6 +131,7 @@ func New(config Config) (*Server, error) {
 		metrics:         newMetrics(config.Metrics),
 		methods:         map[string][]string{},
 	}
+	// What follows needs a part of s that is made above.
 	s.signIn = auth.NewSignIn(s.accounts, s.hasher, auth.NewThrottle(config.Now), s.signIns.Familiar(config.Pool))
 	s.sessions = auth.NewSessionState(s.usage, config.Now)
 	s.failures = &failures{
@@ -169,6 +171,7 @@ func (s *Server) Run(ctx context.Context) {
 	var wg sync.WaitGroup
 	defer wg.Wait()
 	wg.Go(func() { s.failures.run(ctx) })
+	// One connection listens; the tables' triggers send the notices.
 	changes := account.Watch{
 		Connect: func(ctx context.Context) (*pgx.Conn, error) {
 			return pgx.ConnectConfig(ctx, s.pool.Config().ConnConfig)

@@ -99,6 +99,7 @@ func (s *Server) shareSession(c *rest.Request) error {
 
 // mayShare refuses what the account's setting or the caller's role does not allow.
 func (s *Server) mayShare(c *rest.Request, options shareOptions) error {
+	// Read for each request: off has to stop links at once.
 	a, err := s.ownAccounts(c).Account(c.Ctx(), c.Who.AccountID)
 	if err != nil {
 		return storeError(err, "account")
@@ -154,6 +155,7 @@ func (s *Server) createShare(c *rest.Request, sessionID string, options shareOpt
 		ShareID: schema.NewID(now), AccountID: c.Who.AccountID, SessionID: sessionID,
 		IncludeMetadata: options.metadata != nil && *options.metadata, CreatedAt: usage.Time{Time: now},
 	}
+	// A link ends unless an admin asks for one that does not.
 	lifetime := defaultShareLifetime
 	if options.lifetime != nil {
 		lifetime = *options.lifetime
@@ -164,6 +166,7 @@ func (s *Server) createShare(c *rest.Request, sessionID string, options shareOpt
 	// Only the hash is stored, so that whoever reads the database can open no link.
 	hash := sha256.Sum256([]byte(encodeShareToken(s.keys.Derive(sharePurpose, share.ShareID)[0])))
 	share.TokenSHA256 = hash[:]
+	// The store writes the line only when it makes the link, and not when another request was first.
 	act, err := s.newAct(c, "session.share", sessionID, map[string]any{"expires_at": share.ExpiresAt, "include_metadata": share.IncludeMetadata})
 	if err != nil {
 		return usage.Share{}, err
@@ -249,6 +252,7 @@ func (s *Server) showNotice(c *rest.Request, p *problem.Problem) error {
 	case problem.RateLimited:
 		notice.Title = "One moment, please"
 		c.Header("Retry-After", strconv.Itoa(p.RetrySeconds()))
+	// Only the query string can be wrong of such an address.
 	case problem.Invalid:
 		notice.Title, notice.Detail = "This address is not right", "Take the end of it off, from the question mark on, to see the session from its start."
 	}
@@ -271,6 +275,7 @@ func (s *Server) showSession(c *rest.Request) error {
 	session := share.Session{
 		Timeline: &view.timeline, IncludeMetadata: view.share.IncludeMetadata, ExpiresAt: view.share.ExpiresAt,
 	}
+	// The limit goes along, so that all pages have the same length.
 	if view.next != nil {
 		query := url.Values{"cursor": {*view.next}, "limit": p.Values["limit"]}
 		session.Next = "?" + query.Encode()
@@ -314,6 +319,7 @@ func (s *Server) openTimeline(c *rest.Request, p *rest.Params) (view sharedView,
 	if view.share, err = s.openShare(c, views); err != nil {
 		return view, deadLinkOr(err)
 	}
+	// The link names account and session; nothing of the address goes into the statement but its hash.
 	view.timeline, err = s.usage.Session(c.Ctx(), view.share.AccountID, view.share.SessionID, after.place(), limit)
 	if err != nil {
 		return view, deadLinkOr(err)
@@ -340,9 +346,11 @@ func (s *Server) openShare(c *rest.Request, views int) (usage.Share, error) {
 		return usage.Share{}, cmp.Or(tooManyLinks(s.shareMisses.take(network, shareMissesPerMinute).wait), usage.ErrNotFound)
 	}
 	hash := sha256.Sum256([]byte(token))
+	// look does not count: only links that do not exist do, below.
 	if wait := s.shareMisses.look(network, shareMissesPerMinute).wait; wait > 0 && !s.goodShares.has(hash) {
 		return usage.Share{}, tooManyLinks(wait)
 	}
+	// One link by itself, from this network: a page that many people watch is not held up for others.
 	if wait := s.shareViews.take(network+" "+string(hash[:]), shareViewsPerMinute).wait; wait > 0 {
 		return usage.Share{}, tooManyLinks(wait)
 	}
@@ -351,6 +359,7 @@ func (s *Server) openShare(c *rest.Request, views int) (usage.Share, error) {
 	case err == nil:
 		s.goodShares.add(hash)
 	case errors.Is(err, usage.ErrNotFound):
+		// The link has ended since, and must not let its network through any more.
 		s.goodShares.remove(hash)
 		s.shareMisses.take(network, shareMissesPerMinute)
 	}

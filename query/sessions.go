@@ -78,6 +78,7 @@ func (s *Server) listSessions(c *rest.Request) error {
 		Order: usage.SessionOrder(p.OneOf("sort", string(usage.SessionsByStart), string(usage.SessionsByStart),
 			string(usage.SessionsByEnd), string(usage.SessionsByCost), string(usage.SessionsByEvents), string(usage.SessionsByDuration))),
 	}
+	// A session belongs to the range when it overlaps it.
 	q.From, q.To = p.Span(time.UTC, end, rest.SinceEver)
 	if after := rest.ReadCursor(c, p, func(at *sessionPosition) bool { return at.valid(q.Order) }); after != nil {
 		q.After = &usage.SessionPosition{SortKey: after.SortKey, ID: after.ID}
@@ -85,6 +86,7 @@ func (s *Server) listSessions(c *rest.Request) error {
 	if err := p.Err(); err != nil {
 		return err
 	}
+	// Implicit sessions have one event each and would fill the list, so they are left out unless asked for.
 	sessions, err := s.usage.Sessions(c.Ctx(), c.Who.AccountID, &q)
 	if err != nil {
 		return storeError(err, "session")
@@ -129,6 +131,7 @@ func (s *Server) session(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// The store returns one page of steps, and the sums of all of them.
 	timeline, err := s.usage.Session(c.Ctx(), c.Who.AccountID, id, after.place(), limit)
 	if err != nil {
 		return storeError(err, "session")
@@ -145,6 +148,7 @@ func (s *Server) session(c *rest.Request) error {
 // Both forms are taken.
 func sessionParam(c *rest.Request) (string, error) {
 	id := schema.SessionID(schema.NormalName(c.Param("id")))
+	// An id that tracking would refuse is nobody's.
 	if schema.NameFault(id, maxSessionLength) != "" {
 		return "", storeError(usage.ErrNotFound, "session")
 	}
@@ -202,10 +206,12 @@ func newSharedStep(step *usage.Step, metadata bool) sharedStep {
 		CostSource:        step.CostSource,
 		CumulativeCostUSD: step.CumulativeCostUSD,
 	}
+	// The id of the parent is shown even when it is on another page: it links steps and tells nothing else.
 	if step.ParentEventID != nil {
 		parent := step.ParentEventID.String()
 		shown.ParentEventID = &parent
 	}
+	// Metadata may hold prompts, so only the maker of the link shows them.
 	if metadata {
 		shown.Metadata = step.Metadata
 	}

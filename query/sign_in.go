@@ -28,6 +28,7 @@ type loginRequest struct {
 func (r *loginRequest) attempt(address string) (a auth.Attempt, err error) {
 	a = auth.Attempt{Email: r.Email, Password: r.Password, Address: address}
 	var faults schema.Faults
+	// An id is checked as such; whether there is an account shows only with the password.
 	if r.AccountID != "" {
 		if a.AccountID, err = schema.ParseID(schema.AccountPrefix, r.AccountID); err != nil {
 			faults.Add("account_id", "must be the id of an account, acc_…")
@@ -98,6 +99,7 @@ func (s *Server) checkPassword(c *rest.Request, a auth.Attempt) (account.User, e
 	switch {
 	case errors.Is(err, auth.ErrWrongPassword):
 		s.failures.note(c, a, reasonWrong)
+	// Only the first of a series: a flood of tries must not fill the audit log.
 	case errors.As(err, &tooMany) && tooMany.First:
 		s.failures.note(c, a, reasonThrottled)
 	}
@@ -114,6 +116,7 @@ func (s *Server) startSignIn(c *rest.Request, user account.User) (who auth.Princ
 	ctx, cancel := finishing(c)
 	defer cancel()
 	err = s.usage.Administer(ctx, user.AccountID, act, func(ctx context.Context, tx pgx.Tx) (err error) {
+		// The network is remembered with the sign-in, and may try again sooner later on.
 		who.SignIn, refresh, err = s.signIns.Start(ctx, tx, user, auth.Network(c.ClientIP()))
 		return err
 	})

@@ -36,6 +36,7 @@ type failedSignIn struct {
 // time of an answer must not show which ones these are. How many there can be is
 // bounded by package auth, which slows them.
 type failures struct {
+	// queue holds what is not written yet, maxFailures at most.
 	queue    chan failedSignIn
 	usage    *usage.Store
 	accounts *account.Store
@@ -103,6 +104,7 @@ func (f *failures) writeAll(ctx context.Context, failed failedSignIn, users []ac
 		if !failed.AccountID.IsZero() && failed.AccountID != user.AccountID {
 			continue
 		}
+		// The line is of the account's own log, with the user as its target and nobody as the one who acted.
 		act, err := failed.act(user)
 		if err != nil {
 			return err

@@ -40,6 +40,7 @@ func (s *Server) refresh(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// reused is no error inside: the end of the sign-in has to be committed.
 	who, next, err := s.exchange(c, token)
 	reused := err == nil && next == ""
 	s.metrics.refreshes.WithLabelValues(refreshOutcome(err, reused)).Inc()
@@ -65,6 +66,7 @@ func (s *Server) exchange(c *rest.Request, token string) (who auth.Principal, ne
 	}
 	err = s.usage.Write(ctx, accountID, func(ctx context.Context, tx pgx.Tx) error {
 		who, next, err = s.signIns.Refresh(ctx, tx, token)
+		// Good, or not known at all: only a token that was used before is a reason to write a line.
 		if err != nil || next != "" {
 			return err
 		}
@@ -98,6 +100,7 @@ func (s *Server) logout(c *rest.Request) error {
 	if err != nil {
 		return err
 	}
+	// Signing out twice is no error: the client wanted to be signed out, and is.
 	if err := s.endSignIn(c, token); err != nil && !errors.Is(err, auth.ErrBadRefresh) {
 		return err
 	}
@@ -119,6 +122,7 @@ func (s *Server) endSignIn(c *rest.Request, token string) error {
 	}
 	var userID schema.ID
 	err = s.usage.Administer(ctx, accountID, act, func(ctx context.Context, tx pgx.Tx) error {
+		// Whose sign-in it was is known only now, so the line of the audit log is completed here.
 		userID, err = s.signIns.End(ctx, tx, token)
 		act.UserID, act.Target = &userID, userID.Text(schema.UserPrefix)
 		return err
@@ -159,6 +163,7 @@ func (s *Server) changePassword(c *rest.Request) error {
 	}
 	ctx, cancel := finishing(c)
 	defer cancel()
+	// The user is read for its identity provider, which no token of ours names.
 	user, err := s.ownAccounts(c).User(ctx, c.Who.AccountID, c.Who.UserID)
 	if err != nil {
 		return storeError(err, "user")
@@ -174,6 +179,7 @@ func (s *Server) changePassword(c *rest.Request) error {
 		}
 		return signInError(err)
 	}
+	// Hashing is slow on purpose and is done before the transaction takes its locks.
 	hash, err := s.hashFor(ctx, user.Email, request.NewPassword)
 	if err != nil {
 		return err

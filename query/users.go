@@ -152,6 +152,8 @@ func (s *Server) changeUser(c *rest.Request, id schema.ID) error {
 	if err := request.err(); err != nil {
 		return err
 	}
+	// The hash needs the e-mail address of the user, which is read outside of the transaction: addresses do not
+	// change.
 	hash, err := s.newHash(c, id, request.Password)
 	if err != nil {
 		return err
@@ -184,6 +186,7 @@ func (s *Server) newHash(c *rest.Request, id schema.ID, password *string) (*stri
 
 // hashFor returns the hash of a new password of a user with this e-mail address.
 func (s *Server) hashFor(ctx context.Context, email, password string) (string, error) {
+	// Users of other accounts with the same address share a salt: the time of a sign-in must not show how many there are.
 	users, err := s.accounts.UsersByEmail(ctx, email)
 	if err != nil {
 		return "", err
@@ -209,6 +212,7 @@ func (s *Server) applyUserChange(
 		}
 	}
 	if r.Disabled != nil {
+		// Enabling a user brings no sign-in back.
 		set := store.Enable
 		if *r.Disabled {
 			set = store.Disable
@@ -222,11 +226,13 @@ func (s *Server) applyUserChange(
 			return account.User{}, err
 		}
 	}
+	// Whoever knew the old password, or may not come in any more, loses every sign-in.
 	if hash != nil || r.Disabled != nil && *r.Disabled {
 		if err := s.signIns.EndAll(ctx, tx, accountID, id); err != nil {
 			return account.User{}, err
 		}
 	}
+	// Last, with the changes in place: an error takes them all back.
 	if err := mustKeepOwner(ctx, store, accountID); err != nil {
 		return account.User{}, err
 	}

@@ -95,6 +95,7 @@ func (i *federatedIssuer) verify(ctx context.Context, token string) (verifiedTok
 	if who.Role, err = i.roleOf(claims); err != nil {
 		return verifiedToken{}, err
 	}
+	// The name is for people who read the audit log and decides nothing.
 	who.Name = who.Subject
 	if email, _ := claims["email"].(string); email != "" && account.EmailFault(email) == "" {
 		who.Name = email
@@ -130,6 +131,7 @@ func (i *federatedIssuer) key(ctx context.Context, token *jwt.Token) (any, error
 	if err != nil {
 		return nil, err
 	}
+	// A token must not choose another algorithm for a key than the one it was published for.
 	if key.algorithm != token.Method.Alg() {
 		return nil, errors.New("alg is not the one of the key")
 	}
@@ -144,6 +146,8 @@ func checkCritical(token *jwt.Token) error {
 	return nil
 }
 
+// subjectOf returns the id that the provider has for the user. It is compared exactly and never with an e-mail
+// address.
 func subjectOf(claims jwt.MapClaims) (string, error) {
 	subject, _ := claims["sub"].(string)
 	if strings.TrimSpace(subject) == "" {
@@ -162,10 +166,12 @@ func (i *federatedIssuer) accountOf(claims jwt.MapClaims) (found schema.ID, err 
 		if i.Accounts != nil {
 			text = i.Accounts[value]
 		}
+		// Claims hold groups of other systems too: what is no account is skipped.
 		id, err := schema.ParseID(schema.AccountPrefix, text)
 		if err != nil {
 			continue
 		}
+		// Which one is meant must not be a matter of their order.
 		if !found.IsZero() && id != found {
 			return schema.ID{}, fmt.Errorf("claim %s names several accounts", i.AccountClaim)
 		}
@@ -184,6 +190,7 @@ func (i *federatedIssuer) roleOf(claims jwt.MapClaims) (found account.Role, err 
 		if i.Roles != nil {
 			role = i.Roles[value]
 		}
+		// The empty role allows nothing, so the first valid one is taken.
 		if role.Valid() && !found.Allows(role) {
 			found = role
 		}

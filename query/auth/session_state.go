@@ -40,11 +40,14 @@ type sessionKey struct {
 	outsider              account.Outsider
 }
 
+// sessionRecord is what the database said of a key, of unknown and disabled users too.
 type sessionRecord struct {
+	// user is of the database, whatever the token says.
 	user  account.User
 	plan  account.Plan
 	known bool // and not disabled
-	at    time.Time
+	// at is when the database was asked.
+	at time.Time
 }
 
 // Accounts runs statements that see one account only.
@@ -96,6 +99,7 @@ func (s *SessionState) Check(ctx context.Context, who Principal) (Principal, err
 	return who, nil
 }
 
+// ask asks the database. Only a federated user needs a transaction, since it may have to be made.
 func (s *SessionState) ask(ctx context.Context, key sessionKey) (found sessionRecord, err error) {
 	found.at = s.now()
 	if key.outsider.Issuer == "" {
@@ -115,6 +119,7 @@ func (s *SessionState) ask(ctx context.Context, key sessionKey) (found sessionRe
 	return found, err
 }
 
+// askUser reads the user, the plan, and whether the sign-in has ended, in one statement.
 func (s *SessionState) askUser(ctx context.Context, key sessionKey, found *sessionRecord) error {
 	statement, args := selectUser, []any{key.account, key.user}
 	if !key.signIn.IsZero() {
@@ -134,6 +139,7 @@ func (s *SessionState) askUser(ctx context.Context, key sessionKey, found *sessi
 func (s *SessionState) remember(key sessionKey, found sessionRecord, changes int) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
+	// A notice came while the database was asked: the answer may be older than the change.
 	if s.changes != changes {
 		return
 	}

@@ -58,7 +58,8 @@ type Principal struct {
 
 // Tokens makes and checks access tokens. It is safe for concurrent use.
 type Tokens struct {
-	keys     *Keys
+	keys *Keys
+	// issuer is the iss claim, the same on every replica; lifetime is the time from iat to exp.
 	issuer   string
 	lifetime time.Duration
 	now      func() time.Time
@@ -84,6 +85,7 @@ func newParser(algorithms []string, issuer, audience string, now func() time.Tim
 
 // claims is the payload of a token.
 type claims struct {
+	// Account starts with acc_, SignIn with sid_; SignIn is empty for a token that cannot be refreshed.
 	Account string       `json:"acc"`
 	Role    account.Role `json:"role"`
 	SignIn  string       `json:"sid,omitempty"`
@@ -173,6 +175,7 @@ func (t *Tokens) key(token *jwt.Token) (any, error) {
 	return key, nil
 }
 
+// principal reads the claims that the parser does not know. All of them are required but sid.
 func (c *claims) principal() (who Principal, err error) {
 	if who.UserID, err = schema.ParseID(schema.UserPrefix, c.Subject); err != nil {
 		return Principal{}, fmt.Errorf("sub: %w", err)

@@ -47,6 +47,7 @@ func (v *Verifier) Verify(ctx context.Context, token string) (Principal, error) 
 		v.deps.Checked(TokenRefused)
 		return Principal{}, fmt.Errorf("%w: %d bytes", ErrBadToken, len(token))
 	}
+	// The whole token is hashed: another signature under the same claims is another token.
 	sum := tokenSum(sha256.Sum256([]byte(token)))
 	good, known := v.verified.find(sum, v.deps.Now())
 	if !known {

@@ -42,36 +42,46 @@ func Page(yamlText []byte) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// content is the page as the template takes it, in the order of the document.
 type content struct {
 	Title, Summary, Description string
 	Groups                      []*group
 }
 
+// group is the operations of one tag.
 type group struct {
 	Name, Description string
 	Operations        []operation
 }
 
+// operation is one endpoint, or one message that Outlay sends.
 type operation struct {
 	ID, Method, Path, Summary, Description, Credential string
-	Parameters                                         []parameter
-	Body                                               []property
-	Examples                                           []string
-	Responses                                          []response
+	// Parameters are of the path, the query string and the header.
+	Parameters []parameter
+	// Body is the fields of a JSON request.
+	Body []property
+	// Examples are bodies, indented.
+	Examples  []string
+	Responses []response
 	// Sent is true for what Outlay sends itself.
 	Sent bool
 }
 
+// parameter is one parameter. Type is in words, with its bounds.
 type parameter struct {
 	Name, In, Type, Description string
 	Required                    bool
 }
 
+// response is what an operation answers with one status. Body is shown for success only: all problems look alike.
 type response struct {
 	Status, Description, Media string
 	Body                       []property
 }
 
+// content collects the operations by their first tag. A tag without a group in the document is a mistake that the
+// tests find.
 func (d *document) content() content {
 	info := field(d.root, "info")
 	c := content{Title: text(info, "title"), Summary: text(info, "summary"), Description: text(info, "description")}
@@ -96,6 +106,7 @@ func (d *document) content() content {
 	return c
 }
 
+// operation reads one operation. What is left out of the document stays empty.
 func (d *document) operation(method, path string, v any) operation {
 	o := operation{
 		ID: text(v, "operationId"), Method: strings.ToUpper(method), Path: path,
@@ -132,6 +143,7 @@ func credential(v any) string {
 	return ""
 }
 
+// response reads one response. Of several media types the first one's fields are shown.
 func (d *document) response(status string, v any) response {
 	v = d.resolve(v)
 	r := response{Status: status, Description: text(v, "description")}
@@ -159,6 +171,7 @@ func examples(media any) (list []string) {
 	return list
 }
 
+// indented writes a value as JSON, with its fields in the order of the document.
 func indented(v any) string {
 	text, err := yaml.MarshalWithOptions(v, yaml.JSON())
 	if err != nil {

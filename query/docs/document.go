@@ -22,11 +22,13 @@ func field(o any, name string) any {
 	return nil
 }
 
+// text returns a text field, or nothing.
 func text(o any, name string) string {
 	s, _ := field(o, name).(string)
 	return s
 }
 
+// items returns the items of a list, or none.
 func items(o any, name string) []any {
 	list, _ := field(o, name).([]any)
 	return list
@@ -46,6 +48,7 @@ func (d *document) resolve(v any) any {
 	for _, name := range strings.Split(strings.TrimPrefix(ref, "#/"), "/") {
 		target = field(target, name)
 	}
+	// field takes the first of two fields of one name.
 	resolved, _ := d.resolve(target).(object)
 	beside, _ := v.(object)
 	return append(append(object{}, beside...), resolved...)
@@ -64,6 +67,7 @@ const maxDepth = 4
 // properties lists the fields of a schema, those of its parts included.
 func (d *document) properties(schema any, indent int) (list []property) {
 	schema = d.resolve(schema)
+	// Parts and alternatives are shown as one list: a reader looks for a field and not for a structure.
 	for _, part := range items(schema, "allOf") {
 		list = append(list, d.properties(part, indent)...)
 	}
@@ -81,6 +85,7 @@ func (d *document) properties(schema any, indent int) (list []property) {
 			Indent: indent, Name: fmt.Sprint(item.Key), Type: d.typeOf(inner), Required: required[item.Key],
 			Description: text(inner, "description"),
 		})
+		// A schema may hold itself, as steps of steps would.
 		if indent < maxDepth {
 			list = append(list, d.properties(inner, indent+1)...)
 		}

@@ -22,6 +22,7 @@ const maxBodyBytes = 64 << 10
 
 // OptionalBody is body for a request that may come without any.
 func (c *Request) OptionalBody(v any) error {
+	// A body in chunks has the length -1 and is read.
 	if c.Request.ContentLength == 0 {
 		return nil
 	}
@@ -41,6 +42,7 @@ func (c *Request) Body(v any, nullable ...string) error {
 
 // Text returns the request's body as it is.
 func (c *Request) Text() ([]byte, error) {
+	// Without the header the body is taken for JSON: curl -d sends a form's type, most libraries the right one.
 	if kind := c.GetHeader("Content-Type"); kind != "" {
 		media, _, err := mime.ParseMediaType(kind)
 		if err != nil || media != "application/json" {
@@ -64,6 +66,7 @@ func (c *Request) Text() ([]byte, error) {
 
 // ReadObject reads a JSON object over v, in which only the fields of nullable may be null.
 func ReadObject(text []byte, v any, nullable ...string) error {
+	// Version 2 of the JSON package compares names exactly and refuses repeated ones and text that is not UTF-8.
 	if err := json.Unmarshal(text, v, json.RejectUnknownMembers(true)); err != nil {
 		return problem.FromFaults(schema.Faults{bodyFault(err)})
 	}
@@ -96,6 +99,7 @@ func nulls(text []byte, nullable []string) (faults schema.Faults, object bool) {
 
 // bodyFault names the field that an error of the decoder is about.
 func bodyFault(err error) schema.Fault {
+	// Anything else is an error of syntax, which has a place and no field.
 	var semantic *json.SemanticError
 	if !errors.As(err, &semantic) {
 		return schema.Fault{Field: "body", Message: "must be one JSON object"}

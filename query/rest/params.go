@@ -24,6 +24,7 @@ type Params struct {
 
 // Params parses the query string of an endpoint that knows these names.
 func (c *Request) Params(known ...string) *Params {
+	// What could be read is used even so, to list all faults at once.
 	values, err := url.ParseQuery(c.Request.URL.RawQuery)
 	p := &Params{Values: values}
 	if err != nil {
@@ -33,6 +34,7 @@ func (c *Request) Params(known ...string) *Params {
 		switch {
 		case !slices.Contains(known, name):
 			p.Faults.Add(strings.ToValidUTF8(name[:min(len(name), 64)], "?"), "is not a parameter of this endpoint"+takes(known))
+		// Of two values a reader could take either for the one that counts.
 		case len(given) > 1 && name != "tag":
 			p.Faults.Add(name, "must be given once")
 		case slices.Contains(given, ""):

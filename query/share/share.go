@@ -75,6 +75,7 @@ func (p *Pages) Page(s *Session) ([]byte, error) {
 	return out.Bytes(), nil
 }
 
+// content is the session as the template takes it. All texts are for people: sums with commas, times in UTC.
 type content struct {
 	Agents, When, Took, Cost  string
 	Events, Errors            int64
@@ -84,16 +85,20 @@ type content struct {
 	Next, Expires             string
 }
 
+// step is one line of the page.
 type step struct {
-	Index                             int64
+	Index int64
+	// Depth is how far the step is indented, from 0 to maxDepth.
 	Depth                             int
 	Name, Agent, Model, Error, Offset string
 	Failed, Unpriced                  bool
-	BarStart, BarWidth                int64
-	InputTokens, OutputTokens         string
-	Latency, Cost, SoFar, Metadata    string
+	// BarStart and BarWidth are in barUnits of the session's duration.
+	BarStart, BarWidth             int64
+	InputTokens, OutputTokens      string
+	Latency, Cost, SoFar, Metadata string
 }
 
+// content writes the session out. Unpriced is set when any step of this page has no known price.
 func (s *Session) content() content {
 	t := s.Timeline
 	c := content{
@@ -114,6 +119,7 @@ func (s *Session) content() content {
 	return c
 }
 
+// step writes one step out. Of a failed one without a type only that it failed is known.
 func (s *Session) step(e *usage.Step, depth int) step {
 	shown := step{
 		Index: e.Index, Depth: depth, Name: nameOf(e), Agent: e.Agent, Model: valueOf(e.Model),
@@ -148,6 +154,7 @@ func nameOf(e *usage.Step) string {
 	return "Model call"
 }
 
+// valueOf returns the empty text for nil.
 func valueOf(name *string) string {
 	if name == nil {
 		return ""
@@ -163,6 +170,7 @@ func bar(offset, took, whole int64) (start, width int64) {
 	if whole <= 0 {
 		return 0, barUnits
 	}
+	// Six units are the least that can be seen: the end of the line keeps them free.
 	start = min(offset*barUnits/whole, barUnits-6)
 	return start, min(max(6, took*barUnits/whole), barUnits-start)
 }
@@ -176,6 +184,7 @@ func depths(steps []usage.Step) []int {
 	list := make([]int, len(steps))
 	for i := range steps {
 		if parent := steps[i].ParentEventID; parent != nil {
+			// A parent on another page, or one that was refused, leaves its children at the left.
 			if depth, shown := at[*parent]; shown {
 				list[i] = min(depth+1, maxDepth)
 			}
@@ -203,6 +212,7 @@ func grouped(digits string) string {
 	return digits
 }
 
+// clock writes a time to the second.
 func clock(t usage.Time) string { return t.UTC().Format("2 January 2006 15:04:05 UTC") }
 
 // duration writes a time for people: 640 ms, 2.1 s, 3 min 5 s, 2 h 10 min.
@@ -220,6 +230,7 @@ func duration(d time.Duration) string {
 	return fmt.Sprintf("%d days", int(d.Hours()/24))
 }
 
+// indented writes metadata over several lines. It is stored JSON, so it can be read.
 func indented(text json.RawMessage) string {
 	var out bytes.Buffer
 	if err := json.Indent(&out, text, "", "  "); err != nil {
