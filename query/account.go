@@ -85,14 +85,7 @@ func (r *changeAccountRequest) err() error {
 }
 
 // changeAccount changes name and sharing of the owner's account.
-func (s *Server) changeAccount(c *rest.Request) error {
-	var request changeAccountRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
-	if err := request.err(); err != nil {
-		return err
-	}
+func (s *Server) changeAccount(c *rest.Request, request *changeAccountRequest) error {
 	var a account.Account
 	err := s.administer(c, "account.change", request, func(ctx context.Context, _ pgx.Tx, store *account.Store) (target string, err error) {
 		a, err = store.ChangeAccount(ctx, c.Who.AccountID, request.Name, request.Sharing)

@@ -58,11 +58,7 @@ type retentionRequest struct {
 }
 
 // putRetention has the account's events deleted sooner than the installation does.
-func (s *Server) putRetention(c *rest.Request) error {
-	var request retentionRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) putRetention(c *rest.Request, request *retentionRequest) error {
 	days := request.RetentionDays
 	switch {
 	case days == nil:

@@ -206,11 +206,7 @@ func (s *Server) ownChannels(c *rest.Request) error {
 }
 
 // putOwnChannels sets them. The answer holds the secrets of webhooks that were added.
-func (s *Server) putOwnChannels(c *rest.Request) error {
-	var request channelsBody
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) putOwnChannels(c *rest.Request, request *channelsBody) error {
 	var faults schema.Faults
 	// An empty list is a wish, a missing one most likely a mistake.
 	if request.Channels == nil {

@@ -115,11 +115,7 @@ func (r *createKeyRequest) parse(now time.Time) (wanted account.NewKey, err erro
 }
 
 // createKey makes an API key and answers it with its secret, once.
-func (s *Server) createKey(c *rest.Request) error {
-	var request createKeyRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) createKey(c *rest.Request, request *createKeyRequest) error {
 	wanted, err := request.parse(s.now())
 	if err != nil {
 		return err

@@ -163,11 +163,7 @@ var (
 
 // createOverride gives the account a price of its own. What was priced before stays as
 // it is.
-func (s *Server) createOverride(c *rest.Request) error {
-	var request overrideRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) createOverride(c *rest.Request, request *overrideRequest) error {
 	o, err := request.parse()
 	if err != nil {
 		return err

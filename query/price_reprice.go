@@ -48,11 +48,7 @@ func repriceTime(field, text string, faults *schema.Faults) time.Time {
 }
 
 // reprice asks for events to be given the prices that are known now, which a job does.
-func (s *Server) reprice(c *rest.Request) error {
-	var request repriceRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) reprice(c *rest.Request, request *repriceRequest) error {
 	wanted, err := request.parse()
 	if err != nil {
 		return err

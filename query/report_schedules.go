@@ -90,11 +90,7 @@ func (q *scheduleRequest) parse(c *rest.Request, now time.Time) (*report.Schedul
 }
 
 // createSchedule has reports made and sent from now on.
-func (s *Server) createSchedule(c *rest.Request) error {
-	var request scheduleRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) createSchedule(c *rest.Request, request *scheduleRequest) error {
 	x, err := request.parse(c, s.now().UTC().Truncate(time.Microsecond))
 	if err != nil {
 		return err

@@ -126,11 +126,7 @@ func reportTime(field, text string, loc *time.Location, faults *schema.Faults) t
 const tooManyReports = 10 * time.Second
 
 // generateReport asks for a report, which a job makes.
-func (s *Server) generateReport(c *rest.Request) error {
-	var request reportRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) generateReport(c *rest.Request, request *reportRequest) error {
 	// The audit log shows the request as it was sent, the job gets it with its defaults.
 	wanted, err := request.parse()
 	if err != nil {

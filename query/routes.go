@@ -101,17 +101,17 @@ func (s *Server) routes(e *gin.Engine) {
 	// Prices. What is counted makes a row that stays.
 	viewer(http.MethodGet, "/v1/prices", s.listPrices)
 	viewer(http.MethodGet, "/v1/prices/overrides", s.listOverrides)
-	admin(http.MethodPost, "/v1/prices/overrides", s.counted(s.createOverride))
+	admin(http.MethodPost, "/v1/prices/overrides", s.counted(ofBody(s.createOverride)))
 	admin(http.MethodDelete, "/v1/prices/overrides/:id", ofID(tariff.Prefix, "price override", s.deleteOverride))
 	viewer(http.MethodGet, "/v1/prices/unpriced", s.listUnpriced)
-	admin(http.MethodPost, "/v1/prices/reprice", s.counted(s.reprice))
+	admin(http.MethodPost, "/v1/prices/reprice", s.counted(ofBody(s.reprice)))
 	// Reports, their schedules, and the jobs of all kinds.
-	admin(http.MethodPost, "/v1/reports/generate", s.counted(s.generateReport))
+	admin(http.MethodPost, "/v1/reports/generate", s.counted(ofBody(s.generateReport)))
 	viewer(http.MethodGet, "/v1/reports", s.listReports)
 	viewer(http.MethodGet, "/v1/reports/:id", bare(ofID(report.Prefix, "report", s.oneReport)))
 	viewer(http.MethodGet, "/v1/reports/:id/download", ofID(report.Prefix, "report", s.downloadReport))
 	viewer(http.MethodGet, "/v1/reports/schedules", s.listSchedules)
-	admin(http.MethodPost, "/v1/reports/schedules", s.counted(s.createSchedule))
+	admin(http.MethodPost, "/v1/reports/schedules", s.counted(ofBody(s.createSchedule)))
 	admin(http.MethodDelete, "/v1/reports/schedules/:id", ofID(report.SchedulePrefix, "schedule", s.deleteSchedule))
 	viewer(http.MethodGet, "/v1/jobs", s.listJobs)
 	viewer(http.MethodGet, "/v1/jobs/:id", bare(ofID(job.Prefix, "job", s.job)))
@@ -127,29 +127,29 @@ func (s *Server) routes(e *gin.Engine) {
 	viewer(http.MethodGet, "/v1/incidents", s.listIncidents)
 	// The account's own settings.
 	viewer(http.MethodGet, "/v1/account", bare(s.ownAccount))
-	owner(http.MethodPatch, "/v1/account", s.changeAccount)
+	owner(http.MethodPatch, "/v1/account", ofBody(s.changeAccount))
 	viewer(http.MethodGet, "/v1/account/retention", bare(s.retention))
-	owner(http.MethodPut, "/v1/account/retention", s.putRetention)
+	owner(http.MethodPut, "/v1/account/retention", ofBody(s.putRetention))
 	owner(http.MethodDelete, "/v1/account/retention", s.deleteRetention)
 	viewer(http.MethodGet, "/v1/account/channels", bare(s.ownChannels))
-	admin(http.MethodPut, "/v1/account/channels", s.putOwnChannels)
+	admin(http.MethodPut, "/v1/account/channels", ofBody(s.putOwnChannels))
 	viewer(http.MethodGet, "/v1/account/deliveries", ofOwnChannels(s.listDeliveries))
 	admin(http.MethodPost, "/v1/account/deliveries/:delivery/replay", ofOwnChannels(s.replayDelivery))
 
 	// Signing in. Refreshing and signing out take a refresh token in the body, so they are open.
-	open(http.MethodPost, "/v1/auth/login", s.login)
+	open(http.MethodPost, "/v1/auth/login", ofBody(s.login))
 	open(http.MethodPost, "/v1/auth/refresh", s.refresh)
 	open(http.MethodPost, "/v1/auth/logout", s.logout)
-	urgent(account.Viewer, http.MethodPost, "/v1/auth/password", s.changePassword)
+	urgent(account.Viewer, http.MethodPost, "/v1/auth/password", ofBody(s.changePassword))
 	viewer(http.MethodGet, "/v1/auth/me", ofUser(bare(s.me)))
 	open(http.MethodGet, "/.well-known/jwks.json", s.jwks)
 	// Who may use the account, and who did what.
 	admin(http.MethodGet, "/v1/api-keys", s.listKeys)
-	admin(http.MethodPost, "/v1/api-keys", s.counted(s.createKey))
+	admin(http.MethodPost, "/v1/api-keys", s.counted(ofBody(s.createKey)))
 	admin(http.MethodPost, "/v1/api-keys/:id/rotate", s.counted(ofID(schema.KeyPrefix, "API key", s.rotateKey)))
 	urgent(account.Admin, http.MethodDelete, "/v1/api-keys/:id", ofID(schema.KeyPrefix, "API key", s.revokeKey))
 	owner(http.MethodGet, "/v1/users", s.listUsers)
-	owner(http.MethodPost, "/v1/users", s.counted(s.createUser))
+	owner(http.MethodPost, "/v1/users", s.counted(ofBody(s.createUser)))
 	urgent(account.Owner, http.MethodPatch, "/v1/users/:id", ofID(schema.UserPrefix, "user", s.changeUser))
 	admin(http.MethodGet, "/v1/audit", s.listActs)
 
@@ -186,6 +186,22 @@ func ofID(prefix schema.Prefix, what string, h func(c *rest.Request, id schema.I
 			return notThere(what)
 		}
 		return h(c, id)
+	}
+}
+
+// ofBody gives h the JSON object of the body. One that has a method err is checked by it first.
+func ofBody[R any](h func(c *rest.Request, request *R) error) handler {
+	return func(c *rest.Request) error {
+		request := new(R)
+		if err := c.Body(request); err != nil {
+			return err
+		}
+		if checked, ok := any(request).(interface{ err() error }); ok {
+			if err := checked.err(); err != nil {
+				return err
+			}
+		}
+		return h(c, request)
 	}
 }
 

@@ -67,11 +67,7 @@ func finishing(c *rest.Request) (context.Context, context.CancelFunc) {
 }
 
 // login answers a token for an e-mail address and its password.
-func (s *Server) login(c *rest.Request) error {
-	var request loginRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
+func (s *Server) login(c *rest.Request, request *loginRequest) error {
 	attempt, err := request.attempt(c.ClientIP())
 	if err != nil {
 		return err

@@ -153,14 +153,7 @@ func (r *changePasswordRequest) err() error {
 
 // changePassword gives the user another password and ends all of the user's
 // sign-ins.
-func (s *Server) changePassword(c *rest.Request) error {
-	var request changePasswordRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
-	if err := request.err(); err != nil {
-		return err
-	}
+func (s *Server) changePassword(c *rest.Request, request *changePasswordRequest) error {
 	ctx, cancel := finishing(c)
 	defer cancel()
 	// The user is read for its identity provider, which no token of ours names.

@@ -74,14 +74,7 @@ func (r *createUserRequest) err() error {
 var errEmailTaken = problem.New(problem.Conflict, "Another user of the account has this e-mail address.")
 
 // createUser makes a user of the owner's account.
-func (s *Server) createUser(c *rest.Request) error {
-	var request createUserRequest
-	if err := c.Body(&request); err != nil {
-		return err
-	}
-	if err := request.err(); err != nil {
-		return err
-	}
+func (s *Server) createUser(c *rest.Request, request *createUserRequest) error {
 	// Hashing takes a tenth of a second and is done before the transaction.
 	hash, err := s.hashFor(c.Ctx(), request.Email, request.Password)
 	if err != nil {
