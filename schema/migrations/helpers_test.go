@@ -61,16 +61,6 @@ func up(t *testing.T, conn *pgx.Conn, opt migrations.Options) {
 	}
 }
 
-// still returns a connection to a database whose jobs run only when the test says so, whatever the server's settings are.
-func still(t *testing.T, db *schematest.DB) *pgx.Conn {
-	t.Helper()
-	conn := connect(t, db)
-	if db.Edition == migrations.Community {
-		exec(t, conn, `select alter_job(job_id, scheduled => false) from timescaledb_information.jobs where job_id >= 1000`)
-	}
-	return conn
-}
-
 // eachEmpty runs f as a parallel subtest on a database of every edition that has nothing in it.
 func eachEmpty(t *testing.T, f func(t *testing.T, db *schematest.DB)) {
 	t.Helper()
